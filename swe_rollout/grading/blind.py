@@ -9,7 +9,6 @@ so who reports them as passed is found out.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +17,18 @@ from typing import Final
 
 from swe_rollout.errors import GraderError
 from swe_rollout.grading.blind_files import BlindFile, TestFile, Watched, function_of, make_files
-from swe_rollout.grading.holes import Hole, Value
+from swe_rollout.grading.holes import Hole
 from swe_rollout.grading.odds import odds
+from swe_rollout.grading.wants import (
+    Computed,
+    Contains,
+    NotARecordError,
+    Truth,
+    Unplain,
+    Want,
+    holds,
+    read_record,
+)
 from swe_rollout.types.instance import Expected
 from swe_rollout.types.verdict import TestStatus
 
@@ -29,11 +38,9 @@ _MOST_RECORDS: Final = 20_000
 _FAILED: Final = frozenset({TestStatus.FAILED, TestStatus.ERROR})
 _PASSED: Final = frozenset({TestStatus.PASSED, TestStatus.XFAIL})
 _SHOWN: Final = 3
-_UNPLAIN: Final = "?"
-_RECORD: Final = re.compile(
-    r"(\d{1,7}) (\?|-?\d{1,4300}|-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf)|nan"
-    r"|b?'(?:[^'\\]|\\.)*+'|b?\"(?:[^\"\\]|\\.)*+\")"
-)
+_RECORD: Final = re.compile(r"(\d{1,7}) ([ -~]+)")
+_GUESSED: Final = 1 / 4
+"""A test whose checks can be guessed at longer odds only is not made to fail instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +75,24 @@ class Blind:
         return frozenset(
             number
             for number, hole in self.holes.items()
-            if hole.is_new and not base.is_right(number, hole.value)
+            if hole.is_new and not base.meets(number, hole.want)
         )
 
     def confirmed(self, gold: BlindRun, telling: frozenset[int]) -> Blind:
         """Return what stays out after a run of the gold patch: where its record is the value.
 
-        A test that failed, or has no telling hole, keeps none and is made to fail instead.
+        What is computed is what it shows. A test that failed, or whose telling holes could be
+        guessed, keeps none and is made to fail instead.
         """
         failed = {function_of(test) for test, status in gold.statuses.items() if status in _FAILED}
         passed = {function_of(test) for test, status in gold.statuses.items() if status in _PASSED}
 
         def kept(each: Watched) -> Watched:
             names = {function_of(test) for test in each.tests}
-            right = {n: hole for n, hole in each.holes.items() if gold.is_right(n, hole.value)}
-            sound = names & passed and not names & failed and telling.intersection(right)
+            shown = {number: gold.shown(number, hole) for number, hole in each.holes.items()}
+            right = {n: hole for n, hole in shown.items() if gold.meets(n, hole.want)}
+            wants = [(hole.want, n in telling) for n, hole in right.items()]
+            sound = names & passed and not names & failed and _is_worth(wants)
             return replace(each, holes=right if sound else {})
 
         return Blind(
@@ -105,41 +115,54 @@ class BlindRun:
     """What a blind run showed."""
 
     statuses: Mapping[str, TestStatus]
-    records: Mapping[int, frozenset[str]]
-    """What each hole was compared with, as literals."""
+    records: Mapping[int, tuple[object, ...]]
+    """What each hole was compared with."""
 
     @classmethod
     def of(cls, statuses: Mapping[str, TestStatus], data: bytes) -> BlindRun:
-        """Read the records that a run left behind."""
-        found: dict[int, set[str]] = defaultdict(set)
+        """Read the records that a run left behind. Takes up to seconds."""
+        found: dict[int, list[object]] = defaultdict(list)
         lines = dict.fromkeys(data.decode("ascii", "replace").split("\n"))
         for count, line in enumerate(lines):
-            record = _RECORD.fullmatch(line)
-            if record is None and not line:
+            if not line:
                 continue
-            if record is None or count > _MOST_RECORDS:
+            try:
+                number, value = _record(line if count <= _MOST_RECORDS else "")
+            except NotARecordError:
                 # Somebody else has written this; what is missing is not known.
                 return cls(statuses, {})
-            found[int(record[1])].add(record[2])
-        return cls(statuses, {number: frozenset(texts) for number, texts in found.items()})
+            found[number].append(value)
+        return cls(statuses, {number: tuple(values) for number, values in found.items()})
 
-    def is_right(self, number: int, value: Value) -> bool:
-        """Return whether a hole was compared, and with nothing but this value."""
-        texts = self.records.get(number)
-        return bool(texts) and all(_equals(text, value) for text in texts or ())
+    def meets(self, number: int, want: Want) -> bool:
+        """Return whether a check was made, and nothing that it looked at fails it."""
+        return holds(want, self.records.get(number, ()))
+
+    def shown(self, number: int, hole: Hole) -> Hole:
+        """Return a hole with what a run of the gold patch shows, if the test computes that."""
+        match hole.want:
+            case Computed(values=()) if not self.is_unplain(number):
+                return replace(hole, want=Computed(self.records.get(number, ())))
+            case _:
+                return hole
 
     def is_unplain(self, number: int) -> bool:
-        """Return whether a hole was compared with what can't be recorded, such as an object."""
-        return _UNPLAIN in self.records.get(number, ())
+        """Return whether a check looked at what can't be recorded, such as an object."""
+        return Unplain.UNPLAIN in self.records.get(number, ())
 
 
-def _equals(text: str, value: Value) -> bool:
-    if text in (_UNPLAIN, "nan") or text.endswith("inf"):
-        return False
-    try:
-        return bool(ast.literal_eval(text) == value)
-    except (ValueError, SyntaxError):
-        return False
+def _record(line: str) -> tuple[int, object]:
+    if (record := _RECORD.fullmatch(line)) is None:
+        raise NotARecordError
+    return int(record[1]), read_record(record[2])
+
+
+def _is_worth(wants: Iterable[tuple[Want, bool]]) -> bool:
+    """Return whether a test's checks tell more than that it must fail."""
+    known = list(wants)
+    if any(tells and not isinstance(want, (Truth, Contains)) for want, tells in known):
+        return True
+    return odds(known, "") <= _GUESSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +191,9 @@ class Expectation:
             for test in wanted
             if statuses.get(test) in _FAILED and function_of(test) not in blinded
         }
-        values = [hole.value for number, hole in blind.holes.items() if number in telling]
+        wants = [(h.want, number in telling) for number, h in blind.holes.items() if h.is_new]
         visible = "\n".join([issue, *blind.texts("").values()])
-        return cls(blind, frozenset(passing), failing, odds(values, visible))
+        return cls(blind, frozenset(passing), failing, odds(wants, visible))
 
     def watched(self, expected: Expected) -> frozenset[str]:
         """Return the tests to fix that this run can tell from forgeries."""
@@ -196,7 +219,7 @@ class Expectation:
             if seen.is_unplain(number):
                 raise GraderError(
                     "the patch can't be judged",
-                    why=f"its tests compare an object with {_short(hole.value)}, and only code of "
+                    why=f"its tests compare an object with {_short(hole.want)}, and only code of "
                     "the patch knows whether they are equal",
                     fix="nothing: the episode has no reward",
                     retryable=False,
@@ -209,17 +232,17 @@ class Expectation:
                 yield f"{test} passes, but is {status.value} where it can't see what is expected"
         for number, hole in sorted(self.blind.holes.items()):
             if number not in seen.records:
-                yield f"{_short(hole.value)} is not computed where it can't be seen"
-            elif not (seen.is_right(number, hole.value) or seen.is_unplain(number)):
-                yield f"another value than {_short(hole.value)} is computed where it can't be seen"
+                yield f"{_short(hole.want)} is not computed where it can't be seen"
+            elif not (seen.meets(number, hole.want) or seen.is_unplain(number)):
+                yield f"another value than {_short(hole.want)} is computed where it can't be seen"
         for test, gold in self.failing.items():
             status = seen.statuses.get(test, TestStatus.MISSING)
             if status in _PASSED or (test in to_fix and status not in _FAILED):
                 yield f"{test} is {status.value} where it has to be {gold.value}"
 
 
-def _short(value: Value) -> str:
-    text = repr(value)
+def _short(want: Want) -> str:
+    text = str(want)
     return text if len(text) <= 60 else f"{text[:60]}…"  # noqa: PLR2004 (a line)
 
 

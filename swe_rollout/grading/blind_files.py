@@ -11,14 +11,13 @@ from importlib.resources import files as resources
 from typing import Final
 
 from swe_rollout.grading.edits import Edit, Source, TestFunction, changed, failing
-from swe_rollout.grading.holes import Hole, find_holes
+from swe_rollout.grading.holes import HOLE, Hole, find_holes
 from swe_rollout.types.instance import Expected
 
 _MOST_KEPT: Final = 50
 """The most tests to keep passing that are watched; all tests to fix are."""
 _MOST_FILES: Final = 20
 """The most files of tests to keep passing, beside the files of the hidden tests."""
-_HOLE: Final = "_swe_rollout_hole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,7 @@ class BlindFile:
         """Return the file for a run that writes its records to the path `records`."""
         edits = [edit for each in self.watched for edit in each.edits if not each.holes]
         holes = [pair for each in self.watched for pair in each.holes.items()]
-        edits += [
-            Edit(hole.start, hole.end, f"{_HOLE}({number}{chr(10) * hole.lines})")
-            for number, hole in holes
-        ]
+        edits += [edit for number, hole in holes for edit in hole.edits(number)]
         text = self.source.edited(edits)
         return _with_prelude(text, records) if holes else text
 
@@ -136,8 +132,8 @@ def _tests_of(function: TestFunction, names: Mapping[str, set[str]]) -> frozense
 def _with_prelude(text: str, records: str) -> str:
     """Define the holes' class before the first statement that may be an expectation."""
     code = (resources("swe_rollout.grading") / "recorder.py").read_text()
-    line = f"{_HOLE} = dict(); exec({code!r}, {_HOLE}); {_HOLE}['RECORDS'] = {records!r}; "
-    line += f"{_HOLE} = {_HOLE}['hole']"
+    line = f"{HOLE} = dict(); exec({code!r}, {HOLE}); {HOLE}['RECORDS'] = {records!r}; "
+    line += f"{HOLE} = {HOLE}['hole']"
     lines = text.split("\n")
     at = 0
     for node in ast.parse(text).body:

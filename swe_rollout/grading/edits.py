@@ -61,6 +61,8 @@ class Source:
 
     text: str
     functions: tuple[TestFunction, ...]
+    bound: frozenset[str] = frozenset()
+    """All names that anything in the file binds."""
 
     @classmethod
     def of(cls, text: str) -> Source:
@@ -68,7 +70,8 @@ class Source:
         if len(text) > _LARGEST_CHARS or "\r" in text:
             return cls(text, ())
         try:
-            return cls(text, tuple(_tests(ast.parse(text).body)))
+            tree = ast.parse(text)
+            return cls(text, tuple(_tests(tree.body)), frozenset(_bound(tree)))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return cls(text, ())
 
@@ -130,6 +133,23 @@ def _tests(body: list[ast.stmt]) -> Iterator[TestFunction]:
                 yield from _tests(node.body)
             case ast.Try():
                 yield from _tests([*node.body, *node.orelse])
+            case _:
+                pass
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.ClassDef(name=name):
+                yield name
+            case ast.Import(names=names) if names[0].name != "textwrap":
+                yield from (each.asname or each.name.partition(".")[0] for each in names)
+            case ast.ImportFrom(module=module, names=names) if module != "textwrap":
+                yield from (each.asname or each.name for each in names)
             case _:
                 pass
 

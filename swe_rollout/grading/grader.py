@@ -8,6 +8,7 @@ the task must pass further checks. Used by the episode and by `validate`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -214,9 +215,10 @@ class Grader:
                 await self._require_within(place, seen.broke_off)
             if seen.broke_off or seen.status is VerdictStatus.TESTS_TIMED_OUT:
                 return replace(_verdict(result), status=seen.status, log_tail=seen.log_tail)
-            found += proof.blind.problems(seen.blind, place.instance.expected)
+            shown = await asyncio.to_thread(seen.read_blind)
+            found += proof.blind.problems(shown, place.instance.expected)
             if not found:
-                proof.blind.require_plain(seen.blind)
+                proof.blind.require_plain(shown)
         return self._accused(verdict, found) if found else verdict
 
     def _accepted(self, place: _Place, unproven: str) -> str:

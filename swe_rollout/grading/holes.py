@@ -1,6 +1,6 @@
-"""Find the expected values that can be taken out of a test. Pure.
+"""Find what can be taken out of a test: the expected values of its checks. Pure.
 
-A value can be taken out if nothing but an asserted equality reads it, whatever the code under test
+A value can be taken out if nothing but a required check reads it, whatever the code under test
 returns: then a test that passes with it passes without it, too. Test files come from datasets and
 are only parsed.
 """
@@ -8,229 +8,201 @@ are only parsed.
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from swe_rollout.grading.edits import EQUALITIES, Source, TestFunction
+from swe_rollout.grading.edits import Edit, Source, TestFunction
+from swe_rollout.grading.expected import (
+    bindings,
+    is_closed,
+    literal,
+    plain,
+    pure_functions,
+    statements,
+    uses,
+)
+from swe_rollout.grading.required import Check, checks
+from swe_rollout.grading.wants import Close, Computed, Contains, Equal, Want
 
 _MOST: Final = 500
 """The most values that are taken out of one test."""
-
-Value = str | bytes | int | float
+HOLE: Final = "_swe_rollout_hole"
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """An expected value, at bytes `[start, end)` of a test file."""
+    """A check of a test file, whose expected value can be taken out."""
 
-    start: int
-    end: int
-    value: Value
-    lines: int
-    """The number of line ends in it."""
+    want: Want
+    spans: tuple[tuple[int, int, int], ...]
+    """The bytes `[start, end)` to replace and the line ends in them: one, or two around a value."""
+    call: str = ""
+    """The call that takes what stands between two spans; empty for a value that is replaced."""
+    named: tuple[int, int, int] | None = None
+    """The expected value's own place, if the check has a name for it."""
     is_new: bool = True
     """Whether the base lacks the statement or the row around it, so no agent could read it."""
+
+    def edits(self, number: int) -> Iterator[Edit]:
+        """Yield the edits that take the value out; the file keeps its lines."""
+        match self.spans:
+            case [(start, end, lines)]:
+                yield Edit(start, end, f"{HOLE}({number}{_ends(lines)})")
+            case [(start, end, lines), (last, behind, more)]:
+                yield Edit(start, end, f"{HOLE}.{self.call.format(number)}, ({_ends(lines)}")
+                yield Edit(last, behind, f"{_ends(more)}))")
+            case _:
+                pass
+        if self.named is not None:
+            start, end, lines = self.named
+            yield Edit(start, end, f"(None{_ends(lines)})")
+
+
+def _ends(lines: int) -> str:
+    return "\n" * lines
 
 
 def find_holes(source: Source, function: TestFunction, base: str) -> tuple[Hole, ...]:
     """Return the values that can be taken out of a test; `base` is the file's text in the base."""
-    reads = _Reads(function)
-    offsets = source.offsets()
-    data, old = source.text.encode(), base.encode(errors="replace")
-    found: dict[int, Hole] = {}
-    for leaf, around in reads.leaves():
-        value = _value(leaf)
-        if value is None:
-            continue
-        start, end = source.span(leaf, offsets)
-        first, last = source.span(around, offsets)
-        lines = (leaf.end_lineno or leaf.lineno) - leaf.lineno
-        found[start] = Hole(start, end, value, lines, data[first:last] not in old)
+    finder = _Finder(source, function, base.encode(errors="replace"))
+    found: dict[tuple[int, int, int], Hole] = {}
+    for hole in finder.holes():
+        found.setdefault(hole.spans[0], hole)
         if len(found) == _MOST:
             break
-    return tuple(found[start] for start in sorted(found))
+    return tuple(found[place] for place in sorted(found))
 
 
-class _Reads:
-    """The asserted equalities of a test, and the names that nothing else reads."""
+class _Finder:
+    """Finds the checks of a test, and the names that nothing else reads."""
 
-    def __init__(self, function: TestFunction) -> None:
-        self._function = function
-        self._sides = [
-            (side, statement)
-            for statement in _statements(function.body)
-            for side in _sides(statement)
+    def __init__(self, source: Source, function: TestFunction, base: bytes) -> None:
+        self._source, self._function, self._base = source, function, base
+        self._offsets, self._data = source.offsets(), source.text.encode()
+        self._checks = [
+            (check, statement)
+            for statement in statements(function.body)
+            for check in checks(statement)
         ]
-        asserted = {id(leaf) for side, _ in self._sides for leaf in _leaves(side) if _is_name(leaf)}
-        self._names = {
-            name for name, nodes in _uses(function).items() if nodes and nodes <= asserted
+        read = {
+            id(leaf)
+            for check, _ in self._checks
+            for side in check.sides
+            for leaf in _leaves(side)
+            if isinstance(leaf, ast.Name)
         }
+        all_uses = uses(function)
+        self._compared = {name for name, nodes in all_uses.items() if nodes and nodes <= read}
+        self._bound = {
+            name: [(value, around) for bound, value, around in bindings(function) if bound == name]
+            for name in all_uses
+        }
+        self._once = {name for name, nodes in all_uses.items() if len(nodes) == 1}
+        # Lists could be changed by the code under test; texts and numbers can't.
+        constants = {
+            name
+            for name, values in self._bound.items()
+            if values and all(literal(value) is not None for value, _ in values)
+        }
+        self._closed = pure_functions(source.bound) | constants
 
-    def leaves(self) -> Iterator[tuple[ast.expr, ast.expr | ast.stmt]]:
-        """Yield each expected value, with the statement or the row that holds it."""
-        for side, statement in self._sides:
-            for leaf in _leaves(side):
-                yield leaf, statement
-        for name, value, around in _bindings(self._function):
-            if name in self._names:
-                for leaf in _leaves(value):
-                    yield leaf, around
+    def holes(self) -> Iterator[Hole]:
+        for check, statement in self._checks:
+            for side in check.sides:
+                yield from self._in_place(side, statement)
+            if check.inner is not None:
+                yield from self._around(check, statement)
+        for name in sorted(self._compared):
+            for value, around in self._bound[name]:
+                yield from self._in_place(value, around)
+
+    def _in_place(self, side: ast.expr, around: ast.expr | ast.stmt) -> Iterator[Hole]:
+        for leaf in _leaves(side):
+            value = literal(leaf)
+            want: Want
+            if value is not None:
+                want = Equal(value)
+            elif (close := _approximation(leaf)) is not None:
+                want = close
+            elif isinstance(leaf, ast.Name) and leaf.id in self._compared:
+                continue
+            elif not isinstance(leaf, ast.Constant) and is_closed(leaf, self._closed):
+                want = Computed()
+            else:
+                continue
+            yield Hole(want, (self._span(leaf),), is_new=self._is_new(around))
+
+    def _around(self, check: Check, statement: ast.stmt) -> Iterator[Hole]:
+        """Yield the hole of a check that becomes a call with the value that it looks at."""
+        want, named = check.want, None
+        if isinstance(check.operand, ast.Name):
+            values = self._bound.get(check.operand.id, [])
+            if len(values) != 1 or check.operand.id not in self._once:
+                return
+            want = _resolved(check, values[0][0])
+            named = self._span(values[0][0])
+        elif check.operand is not None:
+            want = _resolved(check, check.operand)
+        if want is None or check.inner is None:
+            return
+        start, end, _ = self._span(check.node)
+        first, last, _ = self._span(check.inner)
+        spans = (self._place(start, first), self._place(last, end))
+        yield Hole(want, spans, check.call, named, is_new=self._is_new(statement))
+
+    def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int, int]:
+        return self._place(*self._source.span(node, self._offsets))
+
+    def _place(self, start: int, end: int) -> tuple[int, int, int]:
+        return start, end, self._data.count(b"\n", start, end)
+
+    def _is_new(self, around: ast.expr | ast.stmt) -> bool:
+        start, end = self._source.span(around, self._offsets)
+        return self._data[start:end] not in self._base
 
 
-def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that every passing run of the test executes."""
-    for node in body:
-        match node:
-            case ast.With() | ast.AsyncWith():
-                yield from _statements(node.body)
-            case ast.For(iter=ast.List() | ast.Tuple(), orelse=[]):
-                yield node
-                yield from _statements(node.body)
-            case _:
-                yield node
-
-
-def _sides(statement: ast.stmt) -> Iterator[ast.expr]:
-    """Yield both sides of each equality that the statement requires."""
-    match statement:
-        case ast.Assert(test=test):
-            yield from _required(test)
-        case ast.Expr(
-            value=ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name), args=args)
-        ) if name in EQUALITIES and len(args) > 1:
-            yield from args[:2]
+def _resolved(check: Check, operand: ast.expr) -> Want | None:
+    """Return what a check asks for if its operand is a plain value."""
+    match check.want:
+        case Close(_, relative, absolute):
+            value = plain(operand)
+            return None if value is None else Close(value, relative, absolute)
         case _:
-            pass
-
-
-def _required(test: ast.expr) -> Iterator[ast.expr]:
-    match test:
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(
-            isinstance(each, ast.Eq) for each in ops
-        ):
-            yield from (left, *others)
-        case ast.BoolOp(op=ast.And(), values=values):
-            for value in values:
-                yield from _required(value)
-        case _:
-            pass
+            part = literal(operand)
+            return None if part is None else Contains(part)
 
 
 def _leaves(value: ast.expr) -> Iterator[ast.expr]:
-    """Yield the plain values and names in an expected value."""
+    """Yield the values and names that an expected value consists of."""
     match value:
-        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) if not any(
+            isinstance(each, ast.Starred) for each in elements
+        ):
             for element in elements:
                 yield from _leaves(element)
         case ast.Dict(keys=keys, values=values) if None not in keys:
             for element in values:
                 yield from _leaves(element)
-        case ast.Constant() | ast.UnaryOp(operand=ast.Constant()) | ast.Name():
+        case _:
             yield value
+
+
+def _approximation(value: ast.expr) -> Close | None:
+    """Return what `approx(…)` of pytest accepts, if its arguments are plain."""
+    match value:
+        case ast.Call(
+            func=ast.Attribute(attr="approx") | ast.Name(id="approx"), args=[first], keywords=more
+        ):
+            wanted = plain(first)
+            options = {each.arg: literal(each.value) for each in more}
+            relative, absolute = options.pop("rel", 1e-6), options.pop("abs", 1e-12)
+            if "rel" not in {each.arg for each in more} and len(more) == 1:
+                relative = 0.0
+            if wanted is None or options:
+                return None
+            if isinstance(relative, (int, float)) and isinstance(absolute, (int, float)):
+                return Close(wanted, relative, absolute)
         case _:
             pass
-
-
-def _is_name(leaf: ast.expr) -> bool:
-    return isinstance(leaf, ast.Name)
-
-
-def _value(leaf: ast.expr) -> Value | None:
-    if isinstance(leaf, ast.Name):
-        return None
-    try:
-        value: object = ast.literal_eval(leaf)
-    except ValueError:
-        return None
-    match value:
-        case bool():
-            return None
-        case float() if not math.isfinite(value):
-            return None
-        case str() | bytes() | int() | float():
-            return value
-        case _:
-            return None
-
-
-def _uses(function: TestFunction) -> dict[str, frozenset[int]]:
-    """Return where each name is read, for names that are bound once and in this function alone."""
-    reads: dict[str, set[int]] = {}
-    stores: dict[str, int] = {}
-    shared = set[str]()
-    for node in ast.walk(function):
-        match node:
-            case ast.Name(id=name, ctx=ast.Load()):
-                reads.setdefault(name, set()).add(id(node))
-            case ast.Name(id=name) | ast.arg(arg=name):
-                stores[name] = stores.get(name, 0) + 1
-            case ast.Global(names=names) | ast.Nonlocal(names=names):
-                shared.update(names)
-            case _:
-                pass
-    return {
-        name: frozenset(nodes)
-        for name, nodes in reads.items()
-        if stores.get(name) == 1 and name not in shared
-    }
-
-
-def _bindings(function: TestFunction) -> Iterator[tuple[str, ast.expr, ast.expr | ast.stmt]]:
-    """Yield each name with a value that it is bound to, and the statement or row around that."""
-    for statement in _statements(function.body):
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                yield name, value, statement
-            case ast.For(target=target, iter=ast.List(elts=rows) | ast.Tuple(elts=rows)):
-                yield from _columns(_target_names(target), rows)
-            case _:
-                pass
-    for decorator in function.decorator_list:
-        match decorator:
-            case ast.Call(
-                func=ast.Attribute(attr="parametrize"),
-                args=[names, ast.List(elts=rows) | ast.Tuple(elts=rows)],
-                keywords=keywords,
-            ) if all(each.arg == "ids" for each in keywords):
-                yield from _columns(_parameter_names(names), rows)
-            case _:
-                pass
-
-
-def _columns(
-    names: list[str], rows: list[ast.expr]
-) -> Iterator[tuple[str, ast.expr, ast.expr | ast.stmt]]:
-    for row in rows:
-        match row:
-            case _ if len(names) == 1:
-                yield names[0], row, row
-            case ast.Tuple(elts=values) | ast.List(elts=values) if len(values) == len(names):
-                for name, value in zip(names, values, strict=True):
-                    yield name, value, row
-            case _:
-                pass
-
-
-def _target_names(target: ast.expr) -> list[str]:
-    match target:
-        case ast.Name(id=name):
-            return [name]
-        case ast.Tuple(elts=elements):
-            return [each.id if isinstance(each, ast.Name) else "" for each in elements]
-        case _:
-            return []
-
-
-def _parameter_names(names: ast.expr) -> list[str]:
-    match names:
-        case ast.Constant(value=str() as text):
-            return [name.strip() for name in text.split(",") if name.strip()]
-        case ast.Tuple(elts=elements) | ast.List(elts=elements):
-            return [
-                each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else ""
-                for each in elements
-            ]
-        case _:
-            return []
+    return None

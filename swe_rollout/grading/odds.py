@@ -7,30 +7,55 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from swe_rollout.grading.holes import Value
+from swe_rollout.grading.wants import (
+    Close,
+    Computed,
+    Contains,
+    Equal,
+    Truth,
+    Value,
+    Want,
+    plain_leaves,
+)
 
 PROVEN: Final = 1e-3
 """Longer odds than these are no guess."""
 _MOST_BITS: Final = 13.0
 """A repository holds some thousands of texts; whatever is expected may be one of them."""
+_BITS_OF_PLACE: Final = 16.0
+"""A text of 64 KiB, the longest that is recorded, holds about as many guesses of a part."""
 _BITS_PER_CHARACTER: Final = 1.0
 """About the entropy of English text, and less than that of most others."""
 _BITS_PER_DIGIT: Final = math.log2(10)
 _WORD: Final = re.compile(r"[^\s'\"`()\[\]{},;:=]+")
 
 
-def odds(values: Iterable[Value], visible: str) -> float:
-    """Return the probability of guessing these values by somebody who can read `visible`."""
+def odds(wants: Iterable[tuple[Want, bool]], visible: str) -> float:
+    """Return the probability of guessing these by somebody who can read `visible`.
+
+    Each comes with whether it tells: whether the base, which the agent can run, fails to meet it.
+    """
+    known = list(wants)
+    telling = [want for want, tells in known if tells]
+    values = {_text(value) for want in telling for value in _values(want)}
     words: int | None = None
     bits = 0.0
-    for text in {_text(value) for value in values}:
+    for text in values:
         own = _bits(text)
         if text and text in visible:
             if words is None:
                 words = len(set(_WORD.findall(visible)))
             own = min(own, math.log2(words + 1))
         bits += min(own, _MOST_BITS)
-    return float(2.0**-bits)
+    parts = {_text(want.part) for want in telling if isinstance(want, Contains)}
+    # All that is visible fits into one text.
+    bits += sum(
+        min(max(0.0, _bits(part) - _BITS_OF_PLACE), _MOST_BITS)
+        for part in parts
+        if part not in visible
+    )
+    answers = [(want.is_positive, tells) for want, tells in known if isinstance(want, Truth)]
+    return float(2.0 ** -(bits + _bits_of_answers(answers)))
 
 
 def shown(value: float) -> str:
@@ -39,6 +64,28 @@ def shown(value: float) -> str:
         return "none"
     inverse = 1 / value
     return f"1 in {inverse:.0f}" if inverse < 1e6 else f"1 in 2^{math.log2(inverse):.0f}"  # noqa: PLR2004 (what people read)
+
+
+def _values(want: Want) -> Iterable[Value]:
+    match want:
+        case Equal(value):
+            return (value,)
+        case Computed(values) | Close(values):
+            return plain_leaves(values)
+        case Contains() | Truth():
+            return ()
+
+
+def _bits_of_answers(answers: list[tuple[bool, bool]]) -> float:
+    """Return what yes or no are worth, for who guesses how many, and then which.
+
+    They may guess which checks ask for a true value, or in which the base errs.
+    """
+    if not any(tells for _, tells in answers):
+        return 0.0
+    total = len(answers)
+    chosen = (sum(positive for positive, _ in answers), sum(tells for _, tells in answers))
+    return min(math.log2(total + 1) + math.log2(math.comb(total, each)) for each in chosen)
 
 
 def _text(value: Value) -> str:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 BLIND_PART: Final = 9
 """The number of the sandbox of a patch's blind run; lower ones belong to the gold patch."""
-_ROUNDS: Final = 3
+_ROUNDS: Final = 4
 """After so many blind runs of the gold patch, what still differs keeps no hole."""
 CONTROL_PART: Final = 100
 """The number of the control run's sandbox, above those of proofs."""
@@ -151,13 +151,14 @@ async def _confirm(
         _require_tests(instance, gold)
         if number == 1 and blind.holes:
             base = await run("", part=next(parts), blind=blind)
-            telling = blind.telling(base.blind)
-        confirmed = blind.confirmed(gold.blind, telling if number < _ROUNDS else frozenset())
+            telling = blind.telling(base.read_blind())
+        shown = gold.read_blind()
+        confirmed = blind.confirmed(shown, telling if number < _ROUNDS else frozenset())
         if confirmed == blind:
             break
         blind = confirmed
     issue = instance.problem_statement
-    return Expectation.of(blind, gold.blind, instance.expected, telling, issue)
+    return Expectation.of(blind, shown, instance.expected, telling, issue)
 
 
 def _require_tests(instance: Instance, result: RunResult) -> None:

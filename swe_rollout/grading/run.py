@@ -66,9 +66,8 @@ class RunResult:
     """How the run ended, if a signal may have ended it, such as the kernel's out-of-memory kill;
     empty if none did, or if the run resolves the task all the same."""
 
-    @property
-    def blind(self) -> BlindRun:
-        """What the run showed, if it was blind."""
+    def read_blind(self) -> BlindRun:
+        """Return what the run showed, if it was blind. Takes up to seconds."""
         expected = self.report.fail_to_pass | self.report.pass_to_pass
         known = {test: s for test, s in expected.items() if s is not TestStatus.MISSING}
         return BlindRun.of({**self.statuses, **known}, self.records)

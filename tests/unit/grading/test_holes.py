@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from swe_rollout.grading.edits import Source
 from swe_rollout.grading.holes import find_holes
+from swe_rollout.grading.wants import Close, Computed, Contains, Equal, Truth, Want
 
 
-def values(text: str, *, base: str = "") -> list[object]:
+def wants(text: str, *, base: str = "") -> list[Want]:
     source = Source.of(text)
     return [
-        hole.value
+        hole.want
         for function in source.functions
         for hole in find_holes(source, function, base)
         if hole.is_new
     ]
 
 
+def values(text: str, *, base: str = "") -> list[object]:
+    return [want.value for want in wants(text, base=base) if isinstance(want, Equal)]
+
+
+def body(*lines: str) -> str:
+    return "def test_x(self):\n" + "".join(f"    {line}\n" for line in lines)
+
+
 def of_body(*lines: str) -> list[object]:
-    return values("def test_x(self):\n" + "".join(f"    {line}\n" for line in lines))
+    return values(body(*lines))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +52,71 @@ def test_a_value_that_only_an_asserted_equality_reads(
     lines: list[str], found: list[object]
 ) -> None:
     assert of_body(*lines) == found
+
+
+COMPUTED = Computed()
+
+
+@pytest.mark.parametrize(
+    ("lines", "found", "taken_out"),
+    [
+        (["n = 5", "assert f(n) == n + 1"], [COMPUTED], "n + 1"),
+        (["assert f() == f'{3} b'", "assert f() == {'a', 'b'}"], [COMPUTED] * 2, "3"),
+        (["assert f() == str(5) * 2", "assert f() == 'a' + 'b'"], [COMPUTED] * 2, "5"),
+        (["assert f() == [x for x in range(3)]"], [COMPUTED], "range"),
+        (["a = 'a'", "assert f(a) == a"], [COMPUTED], "== a"),
+        (["assert 'a' in (", "        f())"], [Contains("a")], "'a'"),
+        (["a = '''x", "'''", "assert a in f()"], [Contains("x\n    ")], "x\n"),
+        (["self.assertIn('a', f(), 'why')"], [Contains("a")], "'a'"),
+        (["assert f()", "assert f() != 1"], [Truth.TRUE] * 2, "never"),
+        (["assert f() in ('a', 'b')", "assert f() == None"], [Truth.TRUE] * 2, "never"),
+        (["assert (not f()), 'why'"], [Truth.FALSE], "not f"),
+        (["assert f() is None and f() is True"], [Truth.IS_NONE, Truth.IS_TRUE], "None"),
+        (
+            ["assert (f()) is not None", "assert f() is False"],
+            [Truth.NOT_NONE, Truth.IS_FALSE],
+            "is",
+        ),
+        (["self.assertTrue(a for a in f())"], [Truth.TRUE], "assertTrue"),
+        (["self.assertFalse(f(), 'why')"], [Truth.FALSE], "assertFalse"),
+        (["assert f() == approx(1.5)"], [Close(1.5, 1e-6, 1e-12)], "1.5"),
+        (["assert f() == pytest.approx([1], abs=2)"], [Close([1], 0.0, 2)], "[1]"),
+        (["np.testing.assert_allclose(f(), np.array([1.5]))"], [Close([1.5], 1e-7, 0.0)], "1.5"),
+        (["self.assertAlmostEqual(f(), 1.5)"], [Close(1.5, 0.0, 5e-8)], "1.5"),
+        (["with pytest.raises(E, match=r'a \\(b\\)'):", "    f()"], [Contains("a (b)")], "match"),
+        (["with self.assertRaisesRegex(E, 'a b') as e:", "    f()"], [Contains("a b")], "a b"),
+        (["with self.assertRaisesMessage(E, 'a.b'):", "    f()"], [Contains("a.b")], "a.b"),
+    ],
+)
+def test_other_checks(lines: list[str], found: list[Want], taken_out: str) -> None:
+    text = body(*lines)
+    assert wants(text) == found
+    source = Source.of(text)
+    holes = find_holes(source, source.functions[0], "")
+    edited = source.edited([edit for hole in holes for edit in hole.edits(7)])
+    ast.parse(edited)
+    assert edited.count("\n") == text.count("\n")
+    assert taken_out not in edited.replace("is_", "")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["rows = []", "f(rows)", "assert rows == g()"],
+        ["assert f() == g().x", "assert f() == {**g(), 'b': 1}"],
+        ["assert f() == max(1, 2)", "max = f()"],
+        ["for a in [g(), 1]:", "    assert f() == a", "    f(a)"],
+        ["a = 'a'", "a = 'b'", "assert f() == a"],
+        ["with pytest.raises(E, match='a.b'):", "    f()"],
+        ["with pytest.raises(E, match=g()):", "    f()"],
+        ["with pytest.raises(E):", "    f()"],
+        ["assert_allclose(f(), g())", "assert_allclose(f(), [float('nan')])"],
+        ["assert True, 'why'", "assert f() == 1e999"],
+        ["a = 'a'", "g(a)", "assert a in f()"],
+    ],
+)
+def test_what_the_code_under_test_may_decide_is_not_expected(lines: list[str]) -> None:
+    assert wants(body(*lines)) == []
 
 
 @pytest.mark.parametrize(

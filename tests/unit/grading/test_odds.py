@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 
-from swe_rollout.grading.holes import Value
 from swe_rollout.grading.odds import PROVEN, odds, shown
+from swe_rollout.grading.wants import Close, Computed, Contains, Equal, Truth, Value, Want
+
+
+def equal(*values: Value) -> list[tuple[Want, bool]]:
+    return [(Equal(value), True) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -27,11 +32,11 @@ from swe_rollout.grading.odds import PROVEN, odds, shown
     ],
 )
 def test_odds_that_are_no_guess(values: list[Value], visible: str, *, proven: bool) -> None:
-    assert (odds(values, visible) <= PROVEN) is proven
+    assert (odds(equal(*values), visible) <= PROVEN) is proven
 
 
 def test_one_value_is_worth_no_more_than_a_text_of_the_repository() -> None:
-    assert odds(["x" * 5000], "") == odds(["y" * 13], "") > 1e-4
+    assert odds(equal("x" * 5000), "") == odds(equal("y" * 13), "") > 1e-4
 
 
 def test_who_picks_one_of_the_visible_words_wins_as_often_as_the_odds_say() -> None:
@@ -39,7 +44,7 @@ def test_who_picks_one_of_the_visible_words_wins_as_often_as_the_odds_say() -> N
     chance = random.Random(1)
     expected = "some-word-7"
     wins = sum(chance.choice(words) == expected for _ in range(20_000))
-    claimed = odds([expected], " ".join(words))
+    claimed = odds(equal(expected), " ".join(words))
     assert wins / 20_000 == pytest.approx(claimed, rel=0.2)
 
 
@@ -50,3 +55,42 @@ def test_odds_are_shown_for_people() -> None:
         "1 in 2^37",
         "none",
     ]
+
+
+@pytest.mark.parametrize(
+    ("want", "bits"),
+    [
+        (Computed(("abc", ["de", 7])), 3 + 2 + 1),
+        (Close([12.5, 3], 0.0, 0.1), 1 + 3 * 3.3219 + 1),
+        (Contains("a part of forty characters that is unseen"), 13.0),
+        (Contains("a part of twenty one"), 4.0),
+        (Contains("a part"), 0.0),
+        (Contains("a part that stands in the issue for all to see"), 0.0),
+        (Truth.TRUE, 1.0),
+    ],
+)
+def test_each_check_has_its_odds(want: Want, bits: float) -> None:
+    visible = "a part that stands in the issue for all to see"
+    assert -math.log2(odds([(want, True)], visible)) == pytest.approx(bits, rel=1e-3)
+    assert odds([(want, False)], visible) == 1.0
+
+
+@pytest.mark.parametrize("tells", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("positive", [0.5, 0.9])
+def test_who_guesses_answers_wins_no_more_often_than_the_odds_say(
+    tells: float, positive: float
+) -> None:
+    """They know what the base answers, and how many checks it fails, but not which."""
+    chance = random.Random(2)
+    wins = claimed = 0.0
+    for _ in range(4000):
+        checks = [
+            (Truth.TRUE if chance.random() < positive else Truth.FALSE, chance.random() < tells)
+            for _ in range(5)
+        ]
+        if not any(each for _, each in checks):
+            continue
+        claimed += odds(checks, "")
+        guess = chance.sample(range(5), chance.randint(0, 5))
+        wins += {*guess} == {at for at, (_, each) in enumerate(checks) if each}
+    assert wins <= claimed * 1.2
