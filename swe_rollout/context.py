@@ -220,7 +220,7 @@ class JobContext:
     def _grader_requests(self, attempt: Attempt) -> tuple[SandboxRequest, ...]:
         if self.grader is None:
             return ()
-        request = self.grader.request(
+        request = self.grader.site.request(
             attempt.instance, episode=attempt.episode, attempt=attempt.number
         )
         return (request,)

@@ -23,6 +23,7 @@ from swe_rollout.cli.options import (
     option,
 )
 from swe_rollout.cli.output import say, write_data, write_table
+from swe_rollout.grading.odds import shown
 from swe_rollout.text.formatting import format_duration
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ def audit(
     Wrong are the untouched base, an empty diff, and patches generated for the row: they delete its
     tests, make the functions that the gold patch changes return None, or skip tests. Failing rows
     are written to the quarantine file with the evidence; a job excludes them with
-    `dataset.quarantine`. An interrupted audit resumes where it stopped. Needs no model. Exit 1 when
-    a row is bad or could not be audited.
+    `dataset.quarantine`. ODDS are those of guessing what a row's tests expect
+    (docs/explanation/grading.md). An interrupted audit resumes where it stopped. Needs no model.
+    Exit 1 when a row is bad or could not be audited.
 
     swe-rollout audit rows.jsonl
 
@@ -116,14 +118,16 @@ class _Report:
                 output,
             )
         else:
-            columns = ["INSTANCE", "GOLD", "TIME#", "FLAKY#", "WRONG", "CHECK"]
+            columns = ["INSTANCE", "GOLD", "TIME#", "FLAKY#", "WRONG", "ODDS", "CHECK"]
             rows = [_row(each) for each in self._results()]
-            rows += [[e.instance_id, "–", "–", "–", "–", _unknown(e)] for e in self.not_audited]
+            rows += [[e.instance_id, *"–––––", _unknown(e)] for e in self.not_audited]
             write_table(columns, rows, output)
-        done = sum(1 for _ in self._results())
+        results = list(self._results())
+        done, unproven = len(results), sum(bool(each.unproven) for each in results)
         say(
             f"{done} of {len(self.wanted)} rows audited: {self.bad} bad, in "
-            f"{self.journal.quarantine}; {len(self.not_audited)} not audited"
+            f"{self.journal.quarantine}; {unproven} that a forgery could resolve, too; "
+            f"{len(self.not_audited)} not audited"
         )
         if done + len(self.not_audited) < len(self.wanted):
             say("the audit is not complete: run it again to go on")
@@ -188,6 +192,7 @@ def _row(result: Audit) -> list[str]:
         format_duration(result.gold.median_s if result.gold else None),
         str(len(result.flaky)),
         f"{len(failed)}/{len(wrong)}",
+        "–" if result.odds is None else shown(result.odds) if result.odds < 1 else "unproven",
         _check(result),
     ]
 
@@ -216,5 +221,7 @@ def _record(result: Audit) -> dict[str, object]:
             for each in result.findings
         ],
         "flaky": list(result.flaky),
+        "odds": result.odds,
+        "unproven": result.unproven,
         "gold_seconds": gold and {"min": gold.min_s, "median": gold.median_s, "max": gold.max_s},
     }

@@ -94,6 +94,7 @@ async def _regrade(
             log_parser=grading.log_parser,
             integrity=grading.integrity,
             unproven=grading.unproven,
+            partial=grading.credits_single_tests,
         )
         regrader = Regrader(grader, report.times, spec.retry)
 

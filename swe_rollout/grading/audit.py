@@ -62,6 +62,10 @@ class Audit:
     flaky: tuple[str, ...] = ()
     """Expected tests whose status differed among the runs of the gold patch."""
     gold: GoldTimes | None = None
+    odds: float | None = None
+    """The odds of guessing what the tests expect; None if the gold patch did not resolve them."""
+    unproven: str = ""
+    """Why a forgery could pass the tests, too; empty if none can."""
 
     @property
     def is_bad(self) -> bool:
@@ -101,7 +105,7 @@ async def audit_dataset(
     Raises ExtensionError when a log parser is missing, and errors that concern all rows alike:
     PrerequisiteError and UnreachableError.
     """
-    grader.require(instances)
+    grader.site.require(instances)
     waiting = iter(instances)
     # The names of sandboxes differ, so two audits at a time do not disturb each other.
     name = f"audit-{secrets.token_hex(3)}"
@@ -146,6 +150,7 @@ class _RowAudit:
             await self._wrong_patches(gold)
         except TaskError as error:
             self._findings.append(Finding(TASK, _cut(str(error))))
+        proven = [verdict for verdict in gold if verdict.resolved]
         return Audit(
             self._instance.instance_id,
             self._instance.digest,
@@ -155,6 +160,8 @@ class _RowAudit:
             tuple(self._findings),
             flaky_tests(gold),
             _times(gold),
+            proven[0].odds if proven else None,
+            _cut(proven[0].unproven) if proven else "",
         )
 
     async def _gold(self) -> tuple[Verdict, ...]:
@@ -226,8 +233,8 @@ class _RowAudit:
         return await self._grader.grade(self._instance, patch, episode=episode)
 
     async def _made(self, episode: EpisodeId) -> tuple[WrongPatch, ...]:
-        request = self._grader.request(self._instance, episode=episode)
-        async with self._grader.sandbox(request) as sandbox:
+        request = self._grader.site.request(self._instance, episode=episode)
+        async with self._grader.site.sandbox(request) as sandbox:
             return await make_wrong_patches(sandbox, self._instance)
 
     def _unmet(self, verdict: Verdict) -> dict[str, TestStatus]:

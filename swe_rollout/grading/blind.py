@@ -61,10 +61,11 @@ class Blind:
     @property
     def holes(self) -> dict[int, Hole]:
         """All holes by number."""
-        return {number: hole for each in self._watched for number, hole in each.holes.items()}
+        return {number: hole for each in self.watched for number, hole in each.holes.items()}
 
     @property
-    def _watched(self) -> Iterator[Watched]:
+    def watched(self) -> Iterator[Watched]:
+        """All tests that change."""
         return (each for file in self.files.values() for each in file.watched)
 
     def telling(self, base: BlindRun) -> frozenset[int]:
@@ -106,7 +107,7 @@ class Blind:
     def blinded(self) -> frozenset[str]:
         """The ids, without parameters, of tests that have a hole."""
         return frozenset(
-            function_of(name) for each in self._watched if each.holes for name in each.tests
+            function_of(name) for each in self.watched if each.holes for name in each.tests
         )
 
 
@@ -210,6 +211,15 @@ class Expectation:
         more = (f"and {len(found) - _SHOWN} more like these",) if found[_SHOWN:] else ()
         return (*found[:_SHOWN], *more)
 
+    def held(self, seen: BlindRun) -> frozenset[str]:
+        """Return the tests to fix that pass by what the code under test computes."""
+        return frozenset(
+            test
+            for each in self.blind.watched
+            for test in each.tests
+            if _is_held(each, seen) and (each.holes or seen.statuses.get(test) in _FAILED)
+        )
+
     def require_plain(self, seen: BlindRun) -> None:
         """Raise GraderError if an object was compared, whose equality only the patch knows.
 
@@ -239,6 +249,10 @@ class Expectation:
             status = seen.statuses.get(test, TestStatus.MISSING)
             if status in _PASSED or (test in to_fix and status not in _FAILED):
                 yield f"{test} is {status.value} where it has to be {gold.value}"
+
+
+def _is_held(watched: Watched, seen: BlindRun) -> bool:
+    return all(seen.meets(number, hole.want) for number, hole in watched.holes.items())
 
 
 def _short(want: Want) -> str:

@@ -9,9 +9,8 @@ the task must pass further checks. Used by the episode and by `validate`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -19,14 +18,10 @@ import structlog
 from swe_rollout.errors import (
     GraderError,
     SandboxDestroyedError,
-    SandboxError,
     TaskError,
     boundary,
 )
-from swe_rollout.grading.blind import Blind
 from swe_rollout.grading.copies import find_copies
-from swe_rollout.grading.parsers import load_parser
-from swe_rollout.grading.parsers.base import NamedLogParser
 from swe_rollout.grading.proof import (
     BLIND_PART,
     OncePerInstance,
@@ -37,20 +32,22 @@ from swe_rollout.grading.proof import (
     too_large,
 )
 from swe_rollout.grading.reward_file import FolderRun
-from swe_rollout.grading.run import LogKeeper, Run, RunResult, with_log, without_tests
+from swe_rollout.grading.run import LogKeeper, RunResult, with_log, without_tests
+from swe_rollout.grading.site import TestPlace, TestSite
 from swe_rollout.grading.working_tree import solve
 from swe_rollout.sandbox import repository
-from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
+from swe_rollout.sandbox.base import SandboxProvider
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.grading import Integrity, Unproven
 from swe_rollout.spec.model import Use
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
-from swe_rollout.types.verdict import Verdict, VerdictStatus
+from swe_rollout.types.verdict import TestStatus, Verdict, VerdictStatus
 
 _BASE_ATTEMPT = 1000
 """Added to the attempt number to name a second sandbox beside the first."""
 _PROBLEM_CHARS = 500
+_SHOWN = 3
 
 log = structlog.get_logger()
 
@@ -66,40 +63,22 @@ class Grader:
         log_parser: Use | None = None,
         integrity: Integrity = Integrity.STRICT,
         unproven: Unproven = Unproven.ACCEPT,
+        partial: bool = False,
         logs: LogKeeper | None = None,
     ) -> None:
         """Configure grading; `timeout_s` and `log_parser` override each instance's own.
 
-        `logs` keeps the test output. Raises ExtensionError when there is no such parser.
+        With `partial`, single tests that pass have to be proven, too. `logs` keeps the test output.
+        Raises ExtensionError when there is no such parser.
         """
-        self._provider = provider
-        self._timeout_s = timeout_s
-        self._log_parser = load_parser(log_parser.use, log_parser.with_) if log_parser else None
-        self._log_parsers: dict[str, NamedLogParser] = {}
+        self.site = TestSite(provider, timeout_s=timeout_s, log_parser=log_parser)
+        """Where tests run."""
         self._integrity = integrity
         self._unproven = unproven
+        self._partial = partial
         self._logs = logs
         self._proofs = OncePerInstance[Proof]()
         self._controls = OncePerInstance[None]()
-
-    def require(self, instances: Iterable[Instance]) -> None:
-        """Load the log parsers that the instances name. Raises ExtensionError for a missing one."""
-        for instance in instances:
-            self.parser(instance)
-
-    def request(
-        self, instance: Instance, *, episode: EpisodeId, attempt: int = 1
-    ) -> SandboxRequest:
-        """Describe the sandbox that grading an attempt needs."""
-        return SandboxRequest(
-            episode=episode,
-            role=Role.GRADER,
-            image=instance.image,
-            workdir=instance.workdir,
-            wants_network=instance.wants_network is True,
-            attempt=attempt,
-            deadline_s=self.test_run_s(instance) + 3 * repository.STEP_S,
-        )
 
     async def grade(
         self, instance: Instance, patch: Patch, *, episode: EpisodeId, attempt: int = 1
@@ -112,7 +91,7 @@ class Grader:
             return _verdict(without_tests(instance, VerdictStatus.PATCH_FAILED, patch.problem))
         if not patch.text.strip():
             return _verdict(without_tests(instance, VerdictStatus.EMPTY_PATCH, ""))
-        verdict = await self._graded(_Place(self, instance, episode, attempt), patch.text)
+        verdict = await self._graded(TestPlace(self.site, instance, episode, attempt), patch.text)
         if instance.folder is not None and verdict.status is VerdictStatus.NO_TESTS_RAN:
             await self._check_that_tests_run(instance, episode, attempt)
         return verdict
@@ -125,26 +104,26 @@ class Grader:
         if instance.folder is None:
             patch = repository.Patch(instance.gold_patch)
             return await self.grade(instance, patch, episode=episode)
-        request = self.request(instance, episode=episode)
-        async with self.sandbox(request) as sandbox:
+        request = self.site.request(instance, episode=episode)
+        async with self.site.sandbox(request) as sandbox:
             patch = await solve(sandbox, instance.folder)
         if not patch.usable:
             return _verdict(without_tests(instance, VerdictStatus.PATCH_FAILED, patch.problem))
-        return await self._graded(_Place(self, instance, episode, attempt=2), patch.text)
+        return await self._graded(TestPlace(self.site, instance, episode, attempt=2), patch.text)
 
     async def grade_base(
         self, instance: Instance, *, episode: EpisodeId, attempt: int = 1
     ) -> Verdict:
         """Grade the untouched base; unlike with an empty patch, the tests are run."""
-        return await self._graded(_Place(self, instance, episode, attempt), "")
+        return await self._graded(TestPlace(self.site, instance, episode, attempt), "")
 
     async def prove(self, instance: Instance, *, episode: EpisodeId) -> Proof:
         """Measure what the gold patch of an instance shows, or return the earlier measurement."""
-        return await self._proof(_Place(self, instance, episode, 1))
+        return await self._proof(TestPlace(self.site, instance, episode, 1))
 
     async def find_copies(self, instance: Instance, *, episode: EpisodeId) -> tuple[str, ...]:
         """Return files of the instance's image from which an agent could copy the fix."""
-        async with self.sandbox(self.request(instance, episode=episode)) as sandbox:
+        async with self.site.sandbox(self.site.request(instance, episode=episode)) as sandbox:
             if instance.folder is not None:
                 return await find_copies(sandbox, instance)
             await repository.hide(sandbox, instance)
@@ -156,7 +135,7 @@ class Grader:
                 base = found.stdout.decode(errors="replace").strip() or base
             return await find_copies(sandbox, instance, base)
 
-    async def _graded(self, place: _Place, patch: str) -> Verdict:
+    async def _graded(self, place: TestPlace, patch: str) -> Verdict:
         if place.instance.folder is not None:
             return await self._in_folders(place, patch)
         expected = place.instance.expected
@@ -182,7 +161,7 @@ class Grader:
         )
         return verdict
 
-    async def _judged(self, place: _Place, patch: str) -> tuple[Verdict, bytes]:
+    async def _judged(self, place: TestPlace, patch: str) -> tuple[Verdict, bytes]:
         """Return the verdict on a patch, and what its tests printed."""
         result = await place.run(patch)
         if result.broke_off:
@@ -190,9 +169,11 @@ class Grader:
         verdict = _verdict(result)
         if verdict.resolved:
             verdict = await self._checked(place, patch, result)
+        elif self._partial and verdict.status is VerdictStatus.UNRESOLVED and _fixed(result):
+            verdict = await self._partly(place, patch, result)
         return verdict, result.output
 
-    async def _blamed(self, place: _Place, error: SandboxDestroyedError) -> Verdict:
+    async def _blamed(self, place: TestPlace, error: SandboxDestroyedError) -> Verdict:
         """Return the verdict on a patch whose tests brought the sandbox down.
 
         Raises GraderError if the tests do so without the patch, too.
@@ -202,7 +183,7 @@ class Grader:
         finding = f"the tests of the patch ended the grading sandbox: {error.why}"
         return replace(verdict, integrity=(finding[:_PROBLEM_CHARS],))
 
-    async def _checked(self, place: _Place, patch: str, result: RunResult) -> Verdict:
+    async def _checked(self, place: TestPlace, patch: str, result: RunResult) -> Verdict:
         """Accept a run that resolves the task, or say why it is not believed."""
         proof = await self._proof(place)
         verdict = replace(
@@ -210,9 +191,7 @@ class Grader:
         )
         found = list(suspicions(result, proof))
         if not found and proof.blind.blind.files:
-            seen = await place.run(patch, part=BLIND_PART, blind=proof.blind.blind)
-            if seen.broke_off:
-                await self._require_within(place, seen.broke_off)
+            seen = await self._blind_run(place, patch, proof)
             if seen.broke_off or seen.status is VerdictStatus.TESTS_TIMED_OUT:
                 return replace(_verdict(result), status=seen.status, log_tail=seen.log_tail)
             shown = await asyncio.to_thread(seen.read_blind)
@@ -221,7 +200,31 @@ class Grader:
                 proof.blind.require_plain(shown)
         return self._accused(verdict, found) if found else verdict
 
-    def _accepted(self, place: _Place, unproven: str) -> str:
+    async def _partly(self, place: TestPlace, patch: str, result: RunResult) -> Verdict:
+        """Take back each pass of a test to fix whose checks do not hold in a blind run."""
+        proof = await self._proof(place)
+        self._accepted(place, proof.unproven)
+        verdict = _verdict(result)
+        if not proof.blind.blind.files:
+            return verdict
+        seen = await self._blind_run(place, patch, proof)
+        held = proof.blind.held(await asyncio.to_thread(seen.read_blind))
+        lost = [test for test in _fixed(result) if test not in held]
+        report = replace(
+            verdict.report,
+            fail_to_pass=verdict.report.fail_to_pass | dict.fromkeys(lost, TestStatus.FAILED),
+        )
+        more = [f"and {len(lost) - _SHOWN} more like this"] if lost[_SHOWN:] else []
+        found = [f"{test} passes only where it can see what is expected" for test in lost[:_SHOWN]]
+        return replace(verdict, report=report, integrity=(*found, *more, *verdict.integrity))
+
+    async def _blind_run(self, place: TestPlace, patch: str, proof: Proof) -> RunResult:
+        seen = await place.run(patch, part=BLIND_PART, blind=proof.blind.blind)
+        if seen.broke_off:
+            await self._require_within(place, seen.broke_off)
+        return seen
+
+    def _accepted(self, place: TestPlace, unproven: str) -> str:
         """Return why a resolved verdict is unproven. Raises TaskError if that is to be masked."""
         if unproven and self._unproven is Unproven.MASK:
             raise TaskError(
@@ -238,21 +241,21 @@ class Grader:
         known = (*tampered, *verdict.integrity)
         return replace(verdict, status=status, integrity=known, odds=None, unproven="")
 
-    async def _require_within(self, place: _Place, evidence: str) -> None:
+    async def _require_within(self, place: TestPlace, evidence: str) -> None:
         measure = partial(require_within, place.instance, place.run, evidence)
         await self._controls.of(place.instance, measure)
 
-    async def _proof(self, place: _Place) -> Proof:
+    async def _proof(self, place: TestPlace) -> Proof:
         return await self._proofs.of(place.instance, partial(prove, place.instance, place.run))
 
-    async def _in_folders(self, place: _Place, delta: str) -> Verdict:
+    async def _in_folders(self, place: TestPlace, delta: str) -> Verdict:
         instance = place.instance
-        request = self.request(instance, episode=place.episode, attempt=place.attempt)
+        request = self.site.request(instance, episode=place.episode, attempt=place.attempt)
         written: list[bytes] = []
-        run = FolderRun(instance, delta, self.test_run_s(instance), on_log=written.append)
+        run = FolderRun(instance, delta, self.site.test_run_s(instance), on_log=written.append)
         async with boundary(GraderError, "grading"):
             try:
-                async with self.sandbox(request) as sandbox:
+                async with self.site.sandbox(request) as sandbox:
                     verdict = await run.verdict(sandbox)
             except SandboxDestroyedError as error:
                 verdict = await self._blamed_in_folders(place, delta, error)
@@ -262,13 +265,13 @@ class Grader:
             return await with_log(self._logs, verdict, place.episode, b"".join(written))
 
     async def _blamed_in_folders(
-        self, place: _Place, delta: str, error: SandboxDestroyedError
+        self, place: TestPlace, delta: str, error: SandboxDestroyedError
     ) -> Verdict:
         """Do what `_blamed` does, for a folder task, whose control is the untouched base."""
         instance = place.instance
         if not delta:
             raise too_large(instance, f"with the untouched base: {error}")
-        base = _Place(self, instance, place.episode, place.attempt + _BASE_ATTEMPT)
+        base = TestPlace(self.site, instance, place.episode, place.attempt + _BASE_ATTEMPT)
         await self._in_folders(base, "")
         verdict = _verdict(without_tests(instance, VerdictStatus.UNRESOLVED, str(error)))
         finding = f"the tests of the patch ended the grading sandbox: {error.why}"
@@ -281,7 +284,7 @@ class Grader:
 
         In that case the agent is not to blame: the network may be missing, for example.
         """
-        place = _Place(self, instance, episode, attempt + _BASE_ATTEMPT)
+        place = TestPlace(self.site, instance, episode, attempt + _BASE_ATTEMPT)
         base = await self._in_folders(place, "")
         if base.status in (VerdictStatus.NO_TESTS_RAN, VerdictStatus.TESTS_TIMED_OUT):
             raise TaskError(
@@ -291,55 +294,10 @@ class Grader:
                 "a network",
             )
 
-    def test_run_s(self, instance: Instance) -> float:
-        """Return the seconds that a test run may take."""
-        return self._timeout_s or instance.evaluation.timeout_s
 
-    def parser(self, instance: Instance) -> NamedLogParser:
-        """Return the parser of an instance's logs."""
-        if self._log_parser is not None:
-            return self._log_parser
-        name = instance.log_parser
-        if name not in self._log_parsers:
-            self._log_parsers[name] = load_parser(name)
-        return self._log_parsers[name]
-
-    @asynccontextmanager
-    async def sandbox(self, request: SandboxRequest) -> AsyncIterator[Sandbox]:
-        """Start a sandbox, and close it afterwards."""
-        async with boundary(SandboxError, "starting the grading sandbox"):
-            sandbox = await self._provider.start(request)
-        try:
-            yield sandbox
-        finally:
-            await sandbox.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """An episode and its grader; each run of its tests gets a sandbox of its own."""
-
-    grader: Grader
-    instance: Instance
-    episode: EpisodeId
-    attempt: int
-
-    async def run(
-        self, patch: str, *, part: int = 0, blind: Blind | None = None, reads_tests: bool = False
-    ) -> RunResult:
-        """Run the tests once. No run sees anything that another run left behind."""
-        run = Run(
-            self.instance,
-            patch,
-            self.grader.test_run_s(self.instance),
-            self.grader.parser(self.instance),
-            blind,
-            reads_tests,
-        )
-        run.check()
-        request = self.grader.request(self.instance, episode=self.episode, attempt=self.attempt)
-        async with self.grader.sandbox(replace(request, part=part)) as sandbox:
-            return await run.result(sandbox)
+def _fixed(result: RunResult) -> list[str]:
+    """Return the tests to fix that pass according to the log."""
+    return [t for t, status in result.report.fail_to_pass.items() if status is TestStatus.PASSED]
 
 
 def _verdict(result: RunResult) -> Verdict:

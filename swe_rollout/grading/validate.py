@@ -99,7 +99,7 @@ async def validate_dataset(
     ExtensionError when a log parser is missing, and the first EpisodeError: a sandbox that breaks
     says nothing about the task.
     """
-    grader.require(instances)
+    grader.site.require(instances)
     slots = asyncio.Semaphore(parallelism)
 
     async def one(instance: Instance) -> Validation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -11,6 +11,9 @@ from pydantic_core import PydanticCustomError
 from swe_rollout.spec.bounds import Seconds
 from swe_rollout.spec.model import Model, ShortUse, Use, unset
 from swe_rollout.spec.reward_terms import OPTIONS, JudgeOptions, read_options
+
+_WHOLE: Final = frozenset({"resolved", "reward_file", "length", "turns", "format", "judge"})
+"""Reward terms that look at no single test."""
 
 
 class RewardUse(ShortUse):
@@ -83,3 +86,8 @@ class GradingSpec(Model):
     """Time limit for the test run; by default the instance's own."""
     enabled: bool = True
     """If false, nothing is graded and no reward is recorded."""
+
+    @property
+    def credits_single_tests(self) -> bool:
+        """Whether a reward term may look at single tests, as those of users may."""
+        return any(term.use not in _WHOLE for term in self.reward)

@@ -208,9 +208,10 @@ def _grader(
         log_parser=spec.log_parser,
         integrity=spec.integrity,
         unproven=spec.unproven,
+        partial=spec.credits_single_tests,
         logs=logs,
     )
-    grader.require(instances)
+    grader.site.require(instances)
     return grader
 
 

@@ -137,7 +137,7 @@ def one_sandbox_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def again(grader: Grader, request: SandboxRequest) -> AsyncIterator[Sandbox]:
         if not shared:
-            shared.append(await grader._provider.start(request))
+            shared.append(await grader.site.provider.start(request))
         await shared[0].exec("git reset -q --hard; git clean -fdq")
         yield shared[0]
 

@@ -11,6 +11,7 @@ BENCHES = Programs(
         "api_writes",
         "cli",
         "fork",
+        "grading",
         "image_change",
         "journal",
         "live",

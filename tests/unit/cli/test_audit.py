@@ -38,6 +38,8 @@ def result(instance: Instance, runs: int) -> Audit | NotAudited:
         {"gold": (VerdictStatus.RESOLVED,) * runs, "base": (VerdictStatus.RESOLVED,)},
         findings=findings if instance.instance_id == "evil" else (),
         flaky=(EVIL,),
+        odds=0.025,
+        unproven="what its tests expect can be guessed" if instance.instance_id == "good" else "",
     )
 
 
@@ -88,7 +90,8 @@ def test_bad_rows_are_written_and_exit_1_without_a_control_character(
     assert played == [["good", "evil", "lost"]]
     assert "3/3" in done.out
     assert "2 of 3 rows audited: 1 bad" in done.err
-    assert "1 not audited" in done.err
+    assert "1 that a forgery could resolve, too; 1 not audited" in done.err
+    assert "1 in 40" in done.out
     assert not set("\x1b\x07") & set(done.out + done.err)
     (line,) = (tmp_path / "q.jsonl").read_bytes().splitlines()
     assert BadRow.of_line(line).instance_id == "evil"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -17,7 +15,6 @@ from swe_rollout.grading import audit as audits
 from swe_rollout.grading.audit import Audit, NotAudited, audit, audit_dataset
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.wrong_patches import Wrong, WrongPatch
-from swe_rollout.sandbox.base import Sandbox, SandboxRequest
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.text.redaction import register
 from swe_rollout.types.episode import EpisodeId
@@ -26,6 +23,7 @@ from swe_rollout.types.verdict import TestReport, TestStatus, Verdict, VerdictSt
 from unit.grading.project_parts import Project, diff
 from unit.grading.test_grader import project as project  # noqa: PLC0414 - a fixture
 from unit.grading.test_grader import repo as repo  # noqa: PLC0414 - a fixture
+from unit.worker.work_parts import OneSandbox, TableSandbox
 
 PASSED, FAILED, SKIPPED = TestStatus.PASSED, TestStatus.FAILED, TestStatus.SKIPPED
 RESOLVED, UNRESOLVED = VerdictStatus.RESOLVED, VerdictStatus.UNRESOLVED
@@ -51,7 +49,7 @@ class Played(Grader):
     """Grades as a list says, and records the sandboxes that were asked for."""
 
     def __init__(self, *gold: Verdict | Exception, **others: Verdict | Exception) -> None:
-        super().__init__(None)  # type: ignore[arg-type]  # starts no sandbox
+        super().__init__(OneSandbox(TableSandbox()))
         self.gold = itertools.cycle(gold or (GOOD,))
         self.others = others
         self.names: list[int] = []
@@ -86,11 +84,6 @@ class Played(Grader):
         return await self._played(
             episode, self.others.get(patch.text or "empty", verdict() if patch.text else empty)
         )
-
-    @asynccontextmanager
-    async def sandbox(self, request: SandboxRequest) -> AsyncIterator[Sandbox]:
-        del request
-        yield cast("Sandbox", None)
 
 
 @pytest.fixture(autouse=True)

@@ -224,14 +224,14 @@ async def test_tests_out_of_time_are_a_status_of_their_own(either: Project, repo
 
 
 async def test_the_job_may_set_the_time(project: Project, repo: Path) -> None:
-    grader = Grader(project.grader._provider, timeout_s=0.8)
+    grader = Grader(project.grader.site.provider, timeout_s=0.8)
     quick = replace(project, grader=grader)
     verdict = await quick.grade(diff(repo, **{"calc.sh": "sleep 30\n"}))
     assert verdict.status is VerdictStatus.TESTS_TIMED_OUT
 
 
 async def test_the_job_may_name_the_log_parser(project: Project, repo: Path) -> None:
-    grader = Grader(project.grader._provider, log_parser=Use(use=f"{__name__}:all_pass"))
+    grader = Grader(project.grader.site.provider, log_parser=Use(use=f"{__name__}:all_pass"))
     verdict = await replace(project, grader=grader).grade(diff(repo, **{"calc.sh": "exit 0\n"}))
     assert verdict.status is VerdictStatus.RESOLVED
 
@@ -251,7 +251,7 @@ async def test_a_log_parser_that_breaks_is_never_a_verdict(project: Project, rep
 
 def test_a_missing_log_parser_is_found_before_anything_runs(project: Project) -> None:
     with pytest.raises(ExtensionError, match="there is no log parser named pytset"):
-        project.grader.require([replace(project.instance, log_parser="pytset")])
+        project.grader.site.require([replace(project.instance, log_parser="pytset")])
 
 
 def all_pass(_: str) -> dict[str, str]:
@@ -328,7 +328,7 @@ class Logs:
 
 async def test_the_log_of_the_patchs_own_run_is_kept_whole(project: Project) -> None:
     logs = Logs()
-    grader = Grader(project.grader._provider, logs=logs)
+    grader = Grader(project.grader.site.provider, logs=logs)
     verdict = await replace(project, grader=grader).grade(project.instance.gold_patch)
     assert verdict.resolved
     assert logs.kept == [b"PASSED calc::zero\nPASSED calc::sum\n"]
@@ -336,7 +336,7 @@ async def test_the_log_of_the_patchs_own_run_is_kept_whole(project: Project) -> 
 
 
 async def test_a_log_that_can_not_be_kept_costs_no_episode(project: Project) -> None:
-    grader = Grader(project.grader._provider, logs=Logs(refuses=True))
+    grader = Grader(project.grader.site.provider, logs=Logs(refuses=True))
     verdict = await replace(project, grader=grader).grade(project.instance.gold_patch)
     assert verdict.resolved
     assert verdict.test_log is not None
@@ -346,7 +346,7 @@ async def test_a_log_that_can_not_be_kept_costs_no_episode(project: Project) -> 
 
 async def test_where_no_tests_ran_there_is_no_log(project: Project) -> None:
     logs = Logs()
-    grader = Grader(project.grader._provider, logs=logs)
+    grader = Grader(project.grader.site.provider, logs=logs)
     assert (await replace(project, grader=grader).grade("")).test_log is None
     assert (await replace(project, grader=grader).grade("no diff")).test_log is None
     assert logs.kept == []

@@ -215,9 +215,41 @@ async def test_a_task_that_proves_nothing_says_so_or_masks(project: Project) -> 
     patch = Patch(project.instance.gold_patch)
     verdict = await project.grader.grade(project.instance, patch, episode=EPISODE)
     assert (verdict.unproven, verdict.odds) == (proof.unproven, proof.blind.odds)
-    strict = Grader(project.grader._provider, unproven=Unproven.MASK)
+    strict = Grader(project.grader.site.provider, unproven=Unproven.MASK)
     with pytest.raises(TaskError, match="can't be told from a forgery"):
         await strict.grade(project.instance, patch, episode=EPISODE)
+
+
+BIG = "test_big (test_calc.T.test_big)"
+HALF = "def add(a, b):\n    return f'{a + b} in all' if a < 9 else 'none'\n"
+FORGED_HALF = (
+    f"{WRONG}import os\nos.write(2, b'''{FIXED} ... ok\n{KEPT} ... ok\n{BIG} ... FAIL\n''')\n"
+    "os._exit(1)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(HALF, S.PASSED), (FORGED_HALF, S.FAILED)], ids=["honest", "forged"]
+)
+async def test_a_single_test_counts_if_its_value_is_computed_blind(
+    project: Project, code: str, status: TestStatus
+) -> None:
+    more = "    def test_big(self):\n        self.assertEqual(add(100, 1), '101 in all')\n"
+    tests = diff(project.folder, **{"test_calc.py": HIDDEN + more})
+    old, evaluation = project.instance, project.instance.evaluation
+    if evaluation.script is not None:
+        script = evaluation.script.replace(old.test_patch, tests)
+        evaluation = replace(evaluation, script=script)
+    instance = replace(
+        old, test_patch=tests, evaluation=evaluation, expected=Expected((FIXED, BIG), (KEPT,))
+    )
+    patch = Patch(diff(project.folder, **{"calc.py": code}))
+    provider = project.grader.site.provider
+    verdict = await Grader(provider, partial=True).grade(instance, patch, episode=EPISODE)
+    assert verdict.status is VerdictStatus.UNRESOLVED
+    assert verdict.report.fail_to_pass == {FIXED: status, BIG: S.FAILED}
+    only = f"{FIXED} passes only where it can see what is expected"
+    assert (only in verdict.integrity) is (status is S.FAILED)
 
 
 async def test_a_wrong_patch_costs_one_run(project: Project) -> None:
