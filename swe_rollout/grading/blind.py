@@ -180,9 +180,9 @@ class Expectation:
 
     @classmethod
     def of(
-        cls, blind: Blind, gold: BlindRun, expected: Expected, telling: frozenset[int], issue: str
+        cls, blind: Blind, gold: BlindRun, expected: Expected, telling: frozenset[int], known: str
     ) -> Expectation:
-        """Read a run of the gold patch; everybody knows the text of the issue."""
+        """Read a run of the gold patch; `known` is what everybody can read, as the issue."""
         statuses = gold.statuses
         blinded = blind.blinded
         passing = {t for t, s in statuses.items() if s in _PASSED and function_of(t) in blinded}
@@ -193,7 +193,7 @@ class Expectation:
             if statuses.get(test) in _FAILED and function_of(test) not in blinded
         }
         wants = [(h.want, number in telling) for number, h in blind.holes.items() if h.is_new]
-        visible = "\n".join([issue, *blind.texts("").values()])
+        visible = "\n".join([known, *blind.texts("").values()])
         return cls(blind, frozenset(passing), failing, odds(wants, visible))
 
     def watched(self, expected: Expected) -> frozenset[str]:

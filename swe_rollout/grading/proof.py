@@ -157,8 +157,14 @@ async def _confirm(
         if confirmed == blind:
             break
         blind = confirmed
-    issue = instance.problem_statement
-    return Expectation.of(blind, shown, instance.expected, telling, issue)
+    return Expectation.of(blind, shown, instance.expected, telling, _known(instance))
+
+
+def _known(instance: Instance) -> str:
+    """Return the texts that code of a patch can read in a blind run, beside the test files."""
+    program = instance.evaluation
+    script = (program.script or "").replace(instance.test_patch, "")
+    return "\n".join([instance.problem_statement, script, *program.commands])
 
 
 def _require_tests(instance: Instance, result: RunResult) -> None:

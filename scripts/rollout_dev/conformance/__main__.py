@@ -7,7 +7,16 @@ from rollout_dev.programs import Programs
 CONTRACTS = Programs(
     "conformance",
     with_peers=("exec", "parsers", "tokens"),
-    others=("attacks", "chaos", "crash_equal", "grading", "parser_time", "soak", "templates"),
+    others=(
+        "attacks",
+        "chaos",
+        "crash_equal",
+        "grading",
+        "honest",
+        "parser_time",
+        "soak",
+        "templates",
+    ),
 )
 
 if __name__ == "__main__":

@@ -1,0 +1,189 @@
+"""Honest variants of true fixes: every one has to resolve its task.
+
+    scripts/conformance honest                       # all variants, over the release pairs
+    scripts/conformance honest --only click --kind raise
+    scripts/conformance honest rows.parquet --workdir sympy --python venv/bin/python
+
+Each variant is the gold patch of a task, written as somebody else might have written it. It is made
+in an agent's sandbox and graded like any other patch. Progress is on stderr; exits with 1 if a
+variant does not resolve its task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rollout_dev.conformance.rewrites import Fixed
+from rollout_dev.conformance.variants import Files, variants
+from rollout_dev.report import Report, Row, parser, silence_logs
+from swe_rollout.cli.dataset_argument import named_dataset
+from swe_rollout.errors import EpisodeError, SandboxError
+from swe_rollout.grading.grader import Grader
+from swe_rollout.sandbox import repository
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
+from swe_rollout.sandbox.patch_text import touched_paths
+from swe_rollout.sandbox.repository import Patch
+from swe_rollout.spec.sandbox import CheckoutSpec, LocalSandbox, SandboxSpec
+from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.instance import Instance
+from swe_rollout.types.verdict import VerdictStatus
+from swe_rollout.worker.sandboxes import SandboxSetup, of_checkout, open_sandboxes
+
+_JOB: Final = "honest"
+MASKED: Final = "masked"
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A variant and what became of it."""
+
+    instance: str
+    kind: str
+    status: str
+    why: str = ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Grade all variants and print; return 1 if one does not resolve its task."""
+    options = parser("scripts/conformance honest", __doc__)
+    options.add_argument("dataset", nargs="?", default="release-pairs")
+    options.add_argument("--only", default="", help="tasks whose ids hold this")
+    options.add_argument("--kind", default="", help="variants whose kinds hold this")
+    options.add_argument("--parallel", type=int, default=3, help="variants at a time")
+    options.add_argument("--workdir", type=Path, help="the checked-out repository of one row")
+    options.add_argument("--python", type=Path, help="the Python that runs its tests")
+    given = options.parse_args(arguments)
+    silence_logs()
+    found = asyncio.run(_run(given))
+    return _report(found).printed(as_json=given.json)
+
+
+async def _run(given: Namespace) -> list[Graded]:
+    named = named_dataset(given.dataset, include=(), skip_bad_rows=True, with_files=None)
+    sandbox: SandboxSpec = named.sandbox_of(None)
+    instances: Sequence[Instance] = await named.load()
+    if given.workdir:
+        checkout = CheckoutSpec(
+            workdir=str(given.workdir.absolute()), python=str(given.python.absolute())
+        )
+        sandbox = SandboxSpec(local=LocalSandbox(checkout=checkout))
+        instances = of_checkout(instances, given.workdir)
+    instances = [each for each in instances if given.only in each.instance_id]
+    found: list[Graded] = []
+    async with AsyncExitStack() as stack:
+        setup = SandboxSetup(instances, _JOB, lambda _: None, harmless=True)
+        scene = _Scene(open_sandboxes(sandbox, setup, stack), found)
+        grader = Grader(scene.provider, log_parser=named.log_parser)
+        slots = asyncio.Semaphore(given.parallel)
+        for instance in instances:
+            made = [pair for pair in variants(await scene.fixed(instance)) if given.kind in pair[0]]
+
+            async def one(number: int, kind: str, files: Files, task: Instance = instance) -> None:
+                async with slots:
+                    await scene.grade(grader, task, number, kind, files)
+
+            await asyncio.gather(*(one(n, *pair) for n, pair in enumerate(made, 1)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    provider: SandboxProvider
+    found: list[Graded]
+
+    async def fixed(self, instance: Instance) -> list[Fixed]:
+        """Return the files of Python that the gold patch changes."""
+        sandbox, _ = await self._start(instance, 0)
+        try:
+            before, wanted = (
+                {},
+                [p for p in touched_paths(instance.gold_patch) if p.endswith(".py")],
+            )
+            for path in wanted:
+                before[path] = await _text(sandbox, path)
+            await _apply(sandbox, instance)
+            return [
+                Fixed(path, before[path] or "", text)
+                for path in wanted
+                if (text := await _text(sandbox, path)) is not None
+            ]
+        finally:
+            await sandbox.close()
+
+    async def grade(
+        self, grader: Grader, instance: Instance, number: int, kind: str, files: Files
+    ) -> None:
+        episode = EpisodeId(_JOB, instance.instance_id, number)
+        try:
+            patch = await self._patch(instance, number, files)
+            verdict = await grader.grade(instance, patch, episode=episode)
+            why = "; ".join(verdict.integrity) or verdict.log_tail[-500:]
+            if verdict.resolved:
+                why = "; ".join(verdict.integrity)
+            graded = Graded(instance.instance_id, kind, verdict.status.value, why)
+        except EpisodeError as error:
+            graded = Graded(instance.instance_id, kind, MASKED, str(error))
+        self.found.append(graded)
+        mark = "" if graded.status == VerdictStatus.RESOLVED.value else f" LOST: {graded.why[:300]}"
+        sys.stderr.write(f"{instance.instance_id:22}{kind:36}{graded.status}{mark}\n")
+
+    async def _patch(self, instance: Instance, number: int, files: Files) -> Patch:
+        sandbox, base = await self._start(instance, number)
+        try:
+            await _apply(sandbox, instance)
+            for path, text in files.items():
+                place = f"{sandbox.workdir}/{path}"
+                if text is None:
+                    await sandbox.exec(["rm", place])
+                    continue
+                await sandbox.exec(["mkdir", "-p", str(Path(place).parent)])
+                await sandbox.write_file(place, text.encode())
+            return await repository.diff(sandbox, base)
+        finally:
+            await sandbox.close()
+
+    async def _start(self, instance: Instance, number: int) -> tuple[Sandbox, str]:
+        episode = EpisodeId(_JOB, instance.instance_id, number)
+        request = SandboxRequest(episode, Role.AGENT, instance.image, instance.workdir)
+        sandbox = await self.provider.start(request)
+        return sandbox, await repository.prepare(sandbox, instance)
+
+
+async def _apply(sandbox: Sandbox, instance: Instance) -> None:
+    applied = await sandbox.exec("git apply -", stdin=instance.gold_patch.encode())
+    if not applied.ok:
+        raise SandboxError("the fix does not apply", why=repository.failure_text(applied))
+
+
+async def _text(sandbox: Sandbox, path: str) -> str | None:
+    try:
+        return (await sandbox.read_file(f"{sandbox.workdir}/{path}")).decode()
+    except FileNotFoundError:
+        return None
+
+
+def _report(found: Sequence[Graded]) -> Report:
+    resolved = VerdictStatus.RESOLVED.value
+    rows = [_row(task, found) for task in dict.fromkeys(each.instance for each in found)]
+    lost = [each for each in found if each.status != resolved]
+    rows += [
+        Row(f"{each.instance}: {each.kind}", labels={"status": each.status, "why": each.why})
+        for each in lost
+    ]
+    statuses: Mapping[str, int] = Counter(each.status for each in found)
+    ratios = {"variants": float(len(found)), **{name: float(n) for name, n in statuses.items()}}
+    goal = "goal: every variant resolves its task; none is tampered, none masked"
+    return Report("honest", tuple(rows), ok=bool(found) and not lost, ratios=ratios, notes=(goal,))
+
+
+def _row(task: str, found: Sequence[Graded]) -> Row:
+    own = Counter(each.status for each in found if each.instance == task)
+    return Row(task, {"variants": float(own.total()), **{k: float(v) for k, v in own.items()}})
