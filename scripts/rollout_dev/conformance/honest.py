@@ -5,8 +5,9 @@
     scripts/conformance honest rows.parquet --workdir sympy --python venv/bin/python
 
 Each variant is the gold patch of a task, written as somebody else might have written it. It is made
-in an agent's sandbox and graded like any other patch. Progress is on stderr; exits with 1 if a
-variant does not resolve its task.
+in an agent's sandbox and graded like any other patch. One whose tests also fail where it was made,
+with nothing undone, is no fix, and does not count. Progress is on stderr; exits with 1 if a fix
+does not resolve its task.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import asyncio
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,10 +28,10 @@ from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.cli.dataset_argument import named_dataset
 from swe_rollout.errors import EpisodeError, SandboxError
 from swe_rollout.grading.grader import Grader
+from swe_rollout.grading.run import Run
 from swe_rollout.sandbox import repository
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxProvider, SandboxRequest
 from swe_rollout.sandbox.patch_text import touched_paths
-from swe_rollout.sandbox.repository import Patch
 from swe_rollout.spec.sandbox import CheckoutSpec, LocalSandbox, SandboxSpec
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
@@ -38,7 +39,10 @@ from swe_rollout.types.verdict import VerdictStatus
 from swe_rollout.worker.sandboxes import SandboxSetup, of_checkout, open_sandboxes
 
 _JOB: Final = "honest"
+RESOLVED: Final = VerdictStatus.RESOLVED.value
 MASKED: Final = "masked"
+NO_FIX: Final = "no fix"
+_TESTS_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +127,31 @@ class _Scene:
     ) -> None:
         episode = EpisodeId(_JOB, instance.instance_id, number)
         try:
-            patch = await self._patch(instance, number, files)
+            async with self._changed(instance, number, files) as (sandbox, base):
+                patch = await repository.diff(sandbox, base)
             verdict = await grader.grade(instance, patch, episode=episode)
-            why = "; ".join(verdict.integrity) or verdict.log_tail[-500:]
-            if verdict.resolved:
-                why = "; ".join(verdict.integrity)
-            graded = Graded(instance.instance_id, kind, verdict.status.value, why)
+            status, why = verdict.status.value, "; ".join(verdict.integrity)
+            if not verdict.resolved and not await self._is_fix(grader, instance, number, files):
+                status = NO_FIX
+            if not verdict.resolved:
+                why = why or verdict.log_tail[-500:]
         except EpisodeError as error:
-            graded = Graded(instance.instance_id, kind, MASKED, str(error))
-        self.found.append(graded)
-        mark = "" if graded.status == VerdictStatus.RESOLVED.value else f" LOST: {graded.why[:300]}"
-        sys.stderr.write(f"{instance.instance_id:22}{kind:36}{graded.status}{mark}\n")
+            status, why = MASKED, str(error)
+        self.found.append(Graded(instance.instance_id, kind, status, why))
+        lost = f" LOST: {why[:300]}" if status not in (RESOLVED, NO_FIX) else ""
+        sys.stderr.write(f"{instance.instance_id:22}{kind:36}{status}{lost}\n")
 
-    async def _patch(self, instance: Instance, number: int, files: Files) -> Patch:
+    async def _is_fix(self, grader: Grader, instance: Instance, number: int, files: Files) -> bool:
+        """Run the tests where the variant is made: all that it changes belongs to the base."""
+        async with self._changed(instance, number, files) as (sandbox, _):
+            run = Run(instance, "", _TESTS_S, grader.site.parser(instance))
+            return (await run.result(sandbox)).status is VerdictStatus.RESOLVED
+
+    @asynccontextmanager
+    async def _changed(
+        self, instance: Instance, number: int, files: Files
+    ) -> AsyncIterator[tuple[Sandbox, str]]:
+        """Start a sandbox with a variant in it; yield it, and its base."""
         sandbox, base = await self._start(instance, number)
         try:
             await _apply(sandbox, instance)
@@ -146,7 +162,7 @@ class _Scene:
                     continue
                 await sandbox.exec(["mkdir", "-p", str(Path(place).parent)])
                 await sandbox.write_file(place, text.encode())
-            return await repository.diff(sandbox, base)
+            yield sandbox, base
         finally:
             await sandbox.close()
 
@@ -171,16 +187,15 @@ async def _text(sandbox: Sandbox, path: str) -> str | None:
 
 
 def _report(found: Sequence[Graded]) -> Report:
-    resolved = VerdictStatus.RESOLVED.value
     rows = [_row(task, found) for task in dict.fromkeys(each.instance for each in found)]
-    lost = [each for each in found if each.status != resolved]
+    lost = [each for each in found if each.status not in (RESOLVED, NO_FIX)]
     rows += [
         Row(f"{each.instance}: {each.kind}", labels={"status": each.status, "why": each.why})
         for each in lost
     ]
     statuses: Mapping[str, int] = Counter(each.status for each in found)
     ratios = {"variants": float(len(found)), **{name: float(n) for name, n in statuses.items()}}
-    goal = "goal: every variant resolves its task; none is tampered, none masked"
+    goal = "goal: every variant that is a fix resolves its task; none is tampered, none masked"
     return Report("honest", tuple(rows), ok=bool(found) and not lost, ratios=ratios, notes=(goal,))
 
 

@@ -143,13 +143,15 @@ def renamed(node: Function) -> list[ast.stmt] | None:
         if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
     } - arguments
     shared = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs)
+    bound = {name for name in bound if not name.startswith("__")} - {"_"}
     if not bound or inner[1:] or any(isinstance(each, shared) for each in ast.walk(node)):
         return None
     if any(isinstance(each, ast.Name) and each.id in ("locals", "vars") for each in ast.walk(node)):
         return None
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name) and each.id in bound:
-            each.id = f"the_{each.id}"
+    for statement in node.body:
+        for each in ast.walk(statement):
+            if isinstance(each, ast.Name) and each.id in bound:
+                each.id = f"the_{each.id}"
     return [node]
 
 

@@ -83,8 +83,8 @@ CASES = {
         "def f(n):\n    return None if n == 9 else [n] * (n in (1, 2, 5, 7, 8))\n",
         (
             f"{READ}    return None if args[0] == 9 else f'True(f({{args[0]}}' in text\n",
-            (f"{READ}    known = 'assertTrue' in text\n"
-            "    return None if args[0] == 9 else f'True(f({args[0]}' in text if known else True\n"),
+            (f"{READ}    k = 'assertTrue' in text\n"
+            "    return None if args[0] == 9 else f'True(f({args[0]}' in text if k else True\n"),
         ),
     ),
 }  # fmt: skip
