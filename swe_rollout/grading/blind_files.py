@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files as resources
 from typing import Final
 
-from swe_rollout.grading.edits import Edit, Source, TestFunction, changed, failing
-from swe_rollout.grading.holes import HOLE, Hole, find_holes
+from swe_rollout.grading.edits import HOLE, Edit, Source, TestFunction, changed, failing
+from swe_rollout.grading.holes import Hole, find_holes
+from swe_rollout.grading.languages.recorders import with_recorder
+from swe_rollout.grading.languages.syntax import ForeignTest, read_tests
+from swe_rollout.grading.languages.table import Language, language_of
 from swe_rollout.types.instance import Expected
 
 _MOST_KEPT: Final = 50
@@ -49,43 +53,90 @@ class BlindFile:
     source: Source
     base: str | None
     watched: tuple[Watched, ...]
+    language: Language | None = None
+    """None for Python."""
 
     def text(self, records: str) -> str:
         """Return the file for a run that writes its records to the path `records`."""
         edits = [edit for each in self.watched for edit in each.edits if not each.holes]
-        holes = [pair for each in self.watched for pair in each.holes.items()]
-        edits += [edit for number, hole in holes for edit in hole.edits(number)]
+        holes = {number: hole for each in self.watched for number, hole in each.holes.items()}
+        edits += [edit for number, hole in holes.items() for edit in hole.edits(number)]
         text = self.source.edited(edits)
-        return _with_prelude(text, records) if holes else text
+        if not holes:
+            return text
+        if self.language is None:
+            return _with_prelude(text, records)
+        return with_recorder(text, records, self.language, name=f"{HOLE}_{min(holes)}")
+
+
+def may_be_blind(path: str) -> bool:
+    """Return whether tests in a file of this name can run blind."""
+    return path.endswith(".py") or language_of(path) is not None
 
 
 def make_files(files: Iterable[TestFile], expected: Expected, seed: str) -> dict[str, BlindFile]:
     """Take out what these test files expect of the tests to fix, and make other tests fail."""
     chance = _chance(seed)
-    token = f"{chance.getrandbits(40):010x}"
-    to_fix = _names(expected.fail_to_pass)
-    kept = _names(_sample(expected, seed))
+    wanted = _Wanted(expected, seed, f"{chance.getrandbits(40):010x}")
     made: dict[str, BlindFile] = {}
     numbers = 0
     for file in files:
-        if not file.path.endswith(".py"):
+        if (language := language_of(file.path)) is not None:
+            source = Source(file.text, ())
+            found = list(
+                wanted.of_tests(read_tests(file.text, file.base or "", language), language)
+            )
+        elif file.path.endswith(".py"):
+            source = Source.of(file.text)
+            found = list(wanted.of_functions(source, file.base or "", chance))
+        else:
             continue
-        source = Source.of(file.text)
         watched = []
-        for function in source.functions:
-            tests = _tests_of(function, to_fix)
-            if not tests:
-                if tests := _tests_of(function, kept):
-                    watched.append(Watched(tests, {}, (failing(source, function, token),)))
-                continue
-            holes = find_holes(source, function, file.base or "")
-            numbered = dict(enumerate(holes, start=numbers))
-            numbers += len(numbered)
-            edits = changed(source, function, chance) or [failing(source, function, token)]
-            watched.append(Watched(tests, numbered, tuple(edits)))
+        for tests, holes, edits in found:
+            watched.append(Watched(tests, dict(enumerate(holes, start=numbers)), tuple(edits)))
+            numbers += len(holes)
         if watched:
-            made[file.path] = BlindFile(source, file.base, tuple(watched))
+            made[file.path] = BlindFile(source, file.base, tuple(watched), language)
     return made
+
+
+_Found = tuple[frozenset[str], tuple[Hole, ...], Iterable[Edit]]
+"""Ids that a test may have, what can be taken out of it, and how it fails."""
+
+
+class _Wanted:
+    """Chooses the tests to watch: all to fix, and some to keep passing."""
+
+    def __init__(self, expected: Expected, seed: str, token: str) -> None:
+        self._kept_ids = _sample(expected, seed)
+        self._to_fix, self._kept = _names(expected.fail_to_pass), _names(self._kept_ids)
+        self._expected, self._token = expected, token
+
+    def of_functions(self, source: Source, base: str, chance: random.Random) -> Iterator[_Found]:
+        for function in source.functions:
+            if tests := _tests_of(function, self._to_fix):
+                edits = changed(source, function, chance)
+                yield (
+                    tests,
+                    find_holes(source, function, base),
+                    edits or [failing(source, function, self._token)],
+                )
+            elif tests := _tests_of(function, self._kept):
+                yield tests, (), [failing(source, function, self._token)]
+
+    def of_tests(self, tests: Iterable[ForeignTest], language: Language) -> Iterator[_Found]:
+        for test in tests:
+            edits = [test.failing(language, self._token)]
+            if ids := _titled(test.title, self._expected.fail_to_pass):
+                yield ids, test.holes, edits
+            elif ids := _titled(test.title, self._kept_ids):
+                yield ids, (), edits
+
+
+def _titled(title: str, tests: Iterable[str]) -> frozenset[str]:
+    """Return the tests whose ids end with a title: the names of suites and files stand before."""
+    ending = re.compile(rf"(?:^|\W){re.escape(title)}$")
+    return frozenset(test for test in tests if title and ending.search(test.rstrip()))
 
 
 def other_files(expected: Expected, seed: str) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+HOLE: Final = "_swe_rollout_hole"
+"""The name of the recorder in a blind test file."""
 _LARGEST_CHARS = 1 << 20
 _TRIES = 20
 _LETTERS = string.ascii_lowercase

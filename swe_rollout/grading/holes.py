@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from swe_rollout.grading.edits import Edit, Source, TestFunction
+from swe_rollout.grading.edits import HOLE, Edit, Source, TestFunction
 from swe_rollout.grading.expected import (
     bindings,
     is_closed,
@@ -27,7 +27,6 @@ from swe_rollout.grading.wants import Close, Computed, Contains, Equal, Want
 
 _MOST: Final = 500
 """The most values that are taken out of one test."""
-HOLE: Final = "_swe_rollout_hole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Hole:
     spans: tuple[tuple[int, int, int], ...]
     """The bytes `[start, end)` to replace and the line ends in them: one, or two around a value."""
     call: str = ""
-    """The call that takes what stands between two spans; empty for a value that is replaced."""
+    """How the call that takes what stands between two spans begins, with `{}` for its number."""
     named: tuple[int, int, int] | None = None
     """The expected value's own place, if the check has a name for it."""
     is_new: bool = True
@@ -50,7 +49,7 @@ class Hole:
             case [(start, end, lines)]:
                 yield Edit(start, end, f"{HOLE}({number}{_ends(lines)})")
             case [(start, end, lines), (last, behind, more)]:
-                yield Edit(start, end, f"{HOLE}.{self.call.format(number)}, ({_ends(lines)}")
+                yield Edit(start, end, f"{self.call.format(number)}, ({_ends(lines)}")
                 yield Edit(last, behind, f"{_ends(more)}))")
             case _:
                 pass

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from swe_rollout.grading.edits import EQUALITIES
+from swe_rollout.grading.edits import EQUALITIES, HOLE
 from swe_rollout.grading.wants import Close, Contains, Truth, Want
 
 _TRUTHS: Final = {
@@ -76,7 +76,7 @@ def _conditions(test: ast.expr) -> Iterator[Check]:
         case ast.Compare(
             left=ast.Constant() | ast.Name() as part, ops=[ast.In()], comparators=[whole]
         ):
-            yield Check(test, (), whole, "seen({}", Contains(""), part)
+            yield Check(test, (), whole, f"{HOLE}.seen({{}}", Contains(""), part)
         case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[right]):
             want = _singleton(right, op)
             yield _truth(test, test, Truth.TRUE) if want is None else _truth(test, left, want)
@@ -89,7 +89,7 @@ def _conditions(test: ast.expr) -> Iterator[Check]:
 
 
 def _truth(node: ast.expr, inner: ast.expr, want: Truth) -> Check:
-    return Check(node, (), inner, "truth({}", want)
+    return Check(node, (), inner, f"{HOLE}.truth({{}}", want)
 
 
 def _is_single(node: ast.expr) -> bool:
@@ -118,11 +118,11 @@ def _called(call: ast.Call, name: str) -> Iterator[Check]:
         case [value, *_] if own and name in _TRUTHS:
             yield _truth(call, value, _TRUTHS[name])
         case [part, whole, *_] if own and name == "assertIn":
-            yield Check(call, (), whole, "seen({}", Contains(""), part)
+            yield Check(call, (), whole, f"{HOLE}.seen({{}}", Contains(""), part)
         case [first, second] if own and name == "assertAlmostEqual" and not call.keywords:
-            yield Check(call, (), first, "seen({}", _ALMOST, second)
+            yield Check(call, (), first, f"{HOLE}.seen({{}}", _ALMOST, second)
         case [first, second] if not own and name in _ARRAYS and not call.keywords:
-            yield Check(call, (), first, "seen({}", _ARRAYS[name], second)
+            yield Check(call, (), first, f"{HOLE}.seen({{}}", _ARRAYS[name], second)
         case _:
             pass
 
@@ -151,7 +151,9 @@ def _raising(call: ast.expr) -> Iterator[Check]:
             args=[error, ast.Constant(value=str()) as text],
             keywords=[],
         ):
-            yield Check(call, (), error, "raising({}, self.assertRaises", Contains(""), text)
+            yield Check(
+                call, (), error, f"{HOLE}.raising({{}}, self.assertRaises", Contains(""), text
+            )
         case _:
             pass
 
@@ -160,6 +162,6 @@ def _message(call: ast.Call, error: ast.expr, text: ast.expr, raises: str) -> It
     match text:
         case ast.Constant(value=str() as pattern) if _PLAIN_PATTERN.fullmatch(pattern):
             want = Contains(re.sub(r"\\(.)", r"\1", pattern))
-            yield Check(call, (), error, f"raising({{}}, {raises}", want)
+            yield Check(call, (), error, f"{HOLE}.raising({{}}, {raises}", want)
         case _:
             pass

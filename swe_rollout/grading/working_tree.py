@@ -14,7 +14,7 @@ from typing import Final
 
 from swe_rollout.errors import GraderError, SandboxError, TaskError
 from swe_rollout.grading import rules, steering
-from swe_rollout.grading.blind_files import TestFile, other_files
+from swe_rollout.grading.blind_files import TestFile, may_be_blind, other_files
 from swe_rollout.grading.program import program
 from swe_rollout.sandbox import folders, repository, workspace
 from swe_rollout.sandbox.base import Sandbox
@@ -221,9 +221,9 @@ async def solve(sandbox: Sandbox, task: FolderTask) -> Patch:
 async def read_test_files(
     sandbox: Sandbox, base: str, paths: Sequence[str]
 ) -> tuple[TestFile, ...]:
-    """Read the Python files among `paths`, and their text in `base`; leave out large ones."""
+    """Read the files with tests among `paths`, and their text in `base`; leave out large ones."""
     found = []
-    chosen = [path for path in paths if path.endswith(".py")][:_MOST_FILES]
+    chosen = [path for path in paths if may_be_blind(path)][:_MOST_FILES]
     was = await read_base(sandbox, base, chosen)
     for path in chosen:
         if path not in was and await _is_in_base(sandbox, base, path):

@@ -1,0 +1,124 @@
+"""What can be taken out of tests in other languages than Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from swe_rollout.grading.blind_files import BlindFile, TestFile, make_files, may_be_blind
+from swe_rollout.grading.languages.syntax import read_tests
+from swe_rollout.grading.languages.table import language_of
+from swe_rollout.types.instance import Expected
+
+JAVASCRIPT = "it('adds', async () => {{\n  {}\n}});\n"
+GO = 'package a\n\nimport "a/assert"\n\nfunc TestA(t *testing.T) {{\n\t{}\n}}\n'
+JAVA = "class ATest {{\n  @Test void adds() {{\n    {}\n  }}\n}}\n"
+
+
+def blind(path: str, text: str, *tests: str, base: str | None = None) -> BlindFile:
+    (made,) = make_files([TestFile(path, text, base)], Expected(tests), "seed").values()
+    return made
+
+
+def wants(path: str, text: str) -> list[str]:
+    language = language_of(path)
+    assert language is not None
+    return [str(hole.want) for test in read_tests(text, "", language) for hole in test.holes]
+
+
+@pytest.mark.parametrize(
+    ("check", "found"),
+    [
+        ("assert.strictEqual(f(), 'a\\n\\u00e9\\x41');", ["'a\\néA'"]),
+        ("assert.deepStrictEqual(f(), [1, -2.5, { a: `b`, 'c': [] }], 'why');", None),
+        ("expect(f()).toBe(0x10); expect(f()).toBe(1_000);", ["1000"]),
+        ("await expect(f()).toEqual('a');", ["'a'"]),
+        ("expect(f()).to.deep.equal({ a: 1 });", ["{'a': 1}"]),
+        ("expect(f()).toContain('a'); expect(f()).to.include(2);", None),
+        ("expect(f()).toBe(true); expect(f()).toBeNull();", ["True", "None"]),
+        ("assert(f()); assert.ok(f(), 'why'); expect(f()).toBeFalsy();", None),
+        ("expect(f()).not.toBe('a'); expect(f()).resolves.toBe('a');", []),
+        ("expect(f()).toBe(`a${b}`); expect(f()).toBe(c);", []),
+        ("expect(f()).toEqual({ ...a, b: 1 }); expect(f()).toEqual([a]);", []),
+        ("assert.equal(f(), '1'); other(f(), 'a'); x = expect(f()).toBe('a');", []),
+        ("if (a) { expect(f()).toBe('a'); }", []),
+        ("expect(f()).toBe('\\q'); expect(f()).toBe('\\ud800');", []),
+    ],
+)
+def test_checks_of_javascript(check: str, found: list[str] | None) -> None:
+    shown = wants("a.test.js", JAVASCRIPT.format(check))
+    assert shown == found if found is not None else shown
+    assert wants("a.spec.ts", JAVASCRIPT.format(check)) == shown
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "check", "found"),
+    [
+        ("a_test.go", GO, 'assert.Equal(t, "a\\tb", f(), "why %s", 1)', []),
+        ("a_test.go", GO, 'assert.Equal(t, "a\\tb", f(), "why")', ["'a\\tb'"]),
+        ("a_test.go", GO, "require.Equal(5, f())", ["5"]),
+        ("a_test.go", GO, "assert.True(t, f()); assert.Nil(t, f())", ["a true value", "None"]),
+        ("a_test.go", GO, "assert.Equal(t, g(), f()); assert.NotEqual(t, 1, f())", []),
+        ("ATest.java", JAVA, 'Assertions.assertEquals("a", f());', ["'a'"]),
+        ("ATest.java", JAVA, "assertEquals(f(), 5L); assertEquals(2.5f, f());", ["5", "2.5"]),
+        ("ATest.java", JAVA, 'assertThat(f()).isEqualTo("a");', ["'a'"]),
+        ("ATest.java", JAVA, "assertFalse(f()); assertNull(f());", ["a false value", "None"]),
+        ("ATest.java", JAVA, 'assertEquals("why", 1, f()); assertThat(f()).isNotNull();', []),
+    ],
+)
+def test_checks_of_go_and_java(path: str, text: str, check: str, found: list[str]) -> None:
+    assert wants(path, text.format(check)) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "test", "check"),
+    [
+        (
+            "a.test.mjs",
+            "'use strict';\n" + JAVASCRIPT,
+            "suite > adds",
+            "expect(f(\n)).toBe('abc');",
+        ),
+        ("a_test.go", GO, "TestA", 'assert.Equal(t, "abc",\n\t\tf())'),
+        ("ATest.java", JAVA, "x.ATest#adds", 'assertEquals("abc",\n    f());'),
+    ],
+)
+def test_a_blind_file_keeps_its_lines_and_lacks_the_values(
+    path: str, text: str, test: str, check: str
+) -> None:
+    text = text.format(check)
+    made = blind(path, text, test)
+    blinded = made.text("/to/records")
+    assert "abc" not in blinded
+    assert "/to/records" in blinded
+    ending = text.split("\n")[-2]
+    assert blinded.split("\n")[text.count("\n") - 1] == ending
+    plain = text.replace(check, "g();")
+    failing = blind(path, plain, test).text("/to/records")
+    assert failing.count("\n") == plain.count("\n")
+    assert "/to/records" not in failing
+
+
+def test_a_test_that_the_base_has_is_known() -> None:
+    text = JAVASCRIPT.format("expect(f()).toBe('abc');")
+    (watched,) = blind("a.js", text, "adds", base=text).watched
+    assert [hole.is_new for hole in watched.holes.values()] == [False]
+
+
+def test_titles_are_ends_of_ids() -> None:
+    text = JAVASCRIPT.format("expect(f()).toBe('abc');")
+    for name in ("adds", "a > b > adds", "[x] adds", "- adds"):
+        assert blind("a.js", text, name).watched
+    for name in ("it adds more", "readds"):
+        assert not make_files([TestFile("a.js", text)], Expected((name,)), "seed")
+
+
+@pytest.mark.parametrize(
+    "text", ["it('a', () => {", "(" * 50_000, "x" * (2 << 20), "[" * 9000 + "]" * 9000, "\0", ""]
+)
+def test_files_that_can_not_be_read_have_no_tests(text: str) -> None:
+    assert wants("a.test.js", text) == []
+
+
+def test_only_known_languages_have_blind_forms() -> None:
+    known = [path for path in ("a.py", "a.rb", "a.go", "a_test.go", "A.java") if may_be_blind(path)]
+    assert known == ["a.py", "a_test.go", "A.java"]
