@@ -13,6 +13,7 @@ does not resolve its task.
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     options.add_argument("dataset", nargs="?", default="release-pairs")
     options.add_argument("--only", default="", help="tasks whose ids hold this")
     options.add_argument("--kind", default="", help="variants whose kinds hold this")
+    options.add_argument("--sample", type=int, default=0, help="so many variants of each task")
     options.add_argument("--parallel", type=int, default=3, help="variants at a time")
     options.add_argument("--workdir", type=Path, help="the checked-out repository of one row")
     options.add_argument("--python", type=Path, help="the Python that runs its tests")
