@@ -90,7 +90,11 @@ async def _run(given: Namespace) -> list[Graded]:
         grader = Grader(scene.provider, log_parser=named.log_parser)
         slots = asyncio.Semaphore(given.parallel)
         for instance in instances:
-            made = [pair for pair in variants(await scene.fixed(instance)) if given.kind in pair[0]]
+            every = variants(await scene.fixed(instance))
+            made = [pair for pair in every if given.kind in pair[0]]
+            if given.sample:
+                chance = random.Random(instance.instance_id)  # noqa: S311 (the same again)
+                made = chance.sample(made, min(given.sample, len(made)))
 
             async def one(number: int, kind: str, files: Files, task: Instance = instance) -> None:
                 async with slots:
