@@ -112,9 +112,9 @@ class hole:  # noqa: N801 (a value, to whoever reads the test)
     class raising:  # noqa: N801 (a function, to whoever reads the test)
         """Wraps a context manager that lets an error in, and records the error's message."""
 
-        def __init__(self, number: int, raises: object, *errors: object) -> None:
+        def __init__(self, number: int, raises: type, *errors: object) -> None:
             """Make the context manager `raises(*errors)`."""
-            self.number, self.inner = number, raises(*errors)  # type: ignore[operator]
+            self.number, self.inner = number, raises(*errors)
 
         def __enter__(self) -> object:
             """Enter it."""

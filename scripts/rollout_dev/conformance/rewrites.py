@@ -122,10 +122,7 @@ def each(change: Callable[[ast.AST], object | None]) -> Rewrite:
 
     def rewrite(node: Function) -> list[ast.stmt] | None:
         changer = Change()
-        node.body = [changer.visit(each) for each in node.body]  # type: ignore[misc]
-        node.body = [
-            one for each in node.body for one in (each if isinstance(each, list) else [each])
-        ]
+        changer.generic_visit(node)
         return [node] if changer.found else None
 
     return rewrite
@@ -202,7 +199,7 @@ def raise_name(node: ast.AST) -> object | None:
 def raise_chained(node: ast.AST) -> object | None:
     match node:
         case ast.Raise(exc=ast.Call() as error, cause=None):
-            return ast.Raise(error, ast.parse("LookupError('of another place')").body[0].value)  # type: ignore[attr-defined]
+            return ast.Raise(error, ast.Call(ast.Name("LookupError", ast.Load()), [], []))
         case _:
             return None
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
+
+from tree_sitter import Language as Grammar
+from tree_sitter import Node, Parser
 
 from swe_rollout.grading.edits import HOLE, Edit
 from swe_rollout.grading.holes import Hole
 from swe_rollout.grading.languages.table import Kind, Language, Rule
 from swe_rollout.grading.wants import Computed, Contains, Equal, Truth, Want
-
-if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
 
 _LARGEST_BYTES: Final = 1 << 20
 _MOST_HOLES: Final = 500
@@ -64,10 +65,8 @@ def read_tests(text: str, base: str, language: Language) -> tuple[ForeignTest, .
 @cache
 def _parser(package: str, function: str) -> Parser:
     # Grammars are shared objects of megabytes, which most processes do without.
-    from tree_sitter import Language as Grammar  # noqa: PLC0415
-    from tree_sitter import Parser  # noqa: PLC0415
-
-    return Parser(Grammar(cast("int", getattr(import_module(package), function)())))
+    grammar: int = getattr(import_module(package), function)()
+    return Parser(Grammar(grammar))
 
 
 def _walk(root: Node) -> Iterator[Node]:
@@ -280,7 +279,9 @@ def _unescaped(sequence: str) -> str | None:
     body = sequence[1:]
     if code := re.fullmatch(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|u\{([0-9a-fA-F]{1,6})\}", body):
         number = int(code[1] or code[2] or code[3], 16)
-        return chr(number) if number <= 0x10FFFF and not 0xD800 <= number < 0xE000 else None  # noqa: PLR2004 (Unicode)
+        with suppress(ValueError):  # too large, or half of a pair
+            return chr(number).encode().decode()
+        return None
     if body in _ESCAPES:
         return _ESCAPES[body]
     return body if re.fullmatch(r"[\\'\"`/]", body) else None
