@@ -17,6 +17,7 @@ from rollout_dev.conformance.attacks.trials import Site, local_site
 from swe_rollout.grading import blind_files, junit, proof, rules, steering, working_tree
 from swe_rollout.grading.blind import Blind, BlindRun, Expectation
 from swe_rollout.grading.grader import Grader
+from swe_rollout.grading.site import TestSite
 from swe_rollout.sandbox.base import Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.spec.grading import Integrity
@@ -135,13 +136,13 @@ def one_sandbox_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     shared: list[Sandbox] = []
 
     @asynccontextmanager
-    async def again(grader: Grader, request: SandboxRequest) -> AsyncIterator[Sandbox]:
+    async def again(tests: TestSite, request: SandboxRequest) -> AsyncIterator[Sandbox]:
         if not shared:
-            shared.append(await grader.site.provider.start(request))
+            shared.append(await tests.provider.start(request))
         await shared[0].exec("git reset -q --hard; git clean -fdq")
         yield shared[0]
 
-    monkeypatch.setattr(Grader, "sandbox", again)
+    monkeypatch.setattr(TestSite, "sandbox", again)
 
 
 def no_statuses_of_gold(monkeypatch: pytest.MonkeyPatch) -> None:

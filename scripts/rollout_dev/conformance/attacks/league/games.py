@@ -39,14 +39,16 @@ class Policy:
     honest: str
 
 
-def load_policies(*, only: str = "") -> tuple[Policy, ...]:
-    """Return the policies with `only` in their names, sorted by name."""
-    folder = files(__package__) / "policies"
+def load_policies(language: str = "", *, only: str = "") -> tuple[Policy, ...]:
+    """Return the policies of a language, or of Python, with `only` in their names, sorted."""
+    folder = files(__package__) / "policies" / language
     found = sorted(each.name for each in folder.iterdir() if each.name.endswith(".sh"))
     return tuple(
-        _policy(name.removesuffix(".sh"), (folder / name).read_text(encoding="utf-8"))
+        _policy(
+            f"{language}/{name}".strip("/").removesuffix(".sh"), (folder / name).read_text("utf-8")
+        )
         for name in found
-        if only in name
+        if only in f"{language}/{name}"
     )
 
 

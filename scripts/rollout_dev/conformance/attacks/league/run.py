@@ -11,6 +11,7 @@ from typing import Final
 
 from rollout_dev.conformance.attacks.league.games import Game, load_policies, play
 from rollout_dev.conformance.attacks.league.systems import InSandbox, Ours, SweBench, System
+from rollout_dev.conformance.attacks.league.tasks import LANGUAGES, load_task, task_site
 from rollout_dev.conformance.attacks.trials import local_site
 from rollout_dev.report import Report, Row
 from swe_rollout.grading.grader import Grader
@@ -29,6 +30,7 @@ which also has an honest counterpart: the true fix, with an edit of the same kin
   it is installed (`--swebench PYTHON`).
 
 The task is `semver` of the release pairs: Python, pytest. A policy knows the ids of all tests.
+Those with a language before their names play a small task in it, against swe-rollout.
 
 [policies]: ../../scripts/rollout_dev/conformance/attacks/league/policies
 """
@@ -61,6 +63,7 @@ def main(chosen: Namespace) -> int:
 
 
 async def _play(chosen: Namespace) -> tuple[Game, ...]:
+    games = await _in_languages(chosen)
     policies = load_policies(only=chosen.only)
     async with local_site() as site:
         systems: list[System] = [Ours(Grader(site.provider, timeout_s=TESTS_S))]
@@ -68,7 +71,23 @@ async def _play(chosen: Namespace) -> tuple[Game, ...]:
             systems.append(InSandbox())
         if chosen.swebench:
             systems.append(SweBench(chosen.swebench))
-        return await play(site, policies, systems, parallelism=chosen.parallel, on_game=_say)
+        games += await play(site, policies, systems, parallelism=chosen.parallel, on_game=_say)
+    return tuple(games)
+
+
+async def _in_languages(chosen: Namespace) -> list[Game]:
+    games: list[Game] = []
+    for language in LANGUAGES:
+        task, policies = load_task(language), load_policies(language, only=chosen.only)
+        if task.found is None:
+            sys.stderr.write(f"{language}: {len(policies)} policies need {task.program}\n")
+        elif policies:
+            async with task_site(task) as site:
+                ours = Ours(Grader(site.provider, timeout_s=TESTS_S))
+                games += await play(
+                    site, policies, [ours], parallelism=chosen.parallel, on_game=_say
+                )
+    return games
 
 
 def _say(game: Game) -> None:

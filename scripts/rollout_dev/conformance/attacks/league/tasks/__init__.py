@@ -1,0 +1,122 @@
+"""The league's small tasks in other languages than Python, each in a repository of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import yaml
+from pydantic import BaseModel
+
+from rollout_dev.conformance.attacks.trials import Site
+from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
+from swe_rollout.sandbox.local.provider import LocalProvider
+from swe_rollout.spec.sandbox import LocalSandbox
+from swe_rollout.types.instance import Evaluation, Expected, Instance
+
+LANGUAGES: Final = ("javascript", "java", "go")
+_IMAGE: Final = "league:1"
+_GO: Final = "/opt/go"
+
+
+class Task(BaseModel):
+    """A task, as its file has it; files are texts by path."""
+
+    program: str
+    """What runs its tests, such as `node`."""
+    command: str
+    log_parser: str
+    expected: tuple[str, ...]
+    base: dict[str, str]
+    gold: dict[str, str]
+    hidden: dict[str, str]
+
+    @property
+    def found(self) -> Path | None:
+        """Where the program is here, if a sandbox can run it.
+
+        A JDK whose configuration is a link to elsewhere can't be run there.
+        """
+        folders = [Path("/usr/bin"), Path("/usr/local/go/bin"), *Path("/usr/lib/jvm").glob("*/bin")]
+        for path in (folder / self.program for folder in folders):
+            settings = path.parent.parent / "conf/security/java.security"
+            usable = settings.is_file() and not settings.is_symlink()
+            if path.exists() and (usable or self.program != "javac"):
+                return path
+        return None
+
+
+def load_task(language: str) -> Task:
+    """Read the task of a language."""
+    text = (files(__package__) / f"{language}.yaml").read_text(encoding="utf-8")
+    return Task.model_validate(yaml.safe_load(text))
+
+
+@asynccontextmanager
+async def task_site(task: Task) -> AsyncIterator[Site]:
+    """Open sandboxes of this machine with the task's repository."""
+    if task.found is None:
+        raise FileNotFoundError(task.program)
+    with tempfile.TemporaryDirectory(prefix="league-") as home:
+        instance = _instance(task, task.found, Path(home))
+        provider = LocalProvider(LocalSandbox(images=home))
+        try:
+            yield Site("local", provider, instance)
+        finally:
+            await provider.aclose()
+
+
+def _instance(task: Task, program: Path, images: Path) -> Instance:
+    image = image_folder(_IMAGE, images)
+    folder = image / "testbed"
+    folder.mkdir(parents=True)
+    _git(folder, "init", "--quiet")
+    _write(folder, task.base)
+    _git(folder, "commit", "--quiet", "--message=base")
+    mounts = [Mount("testbed", "/testbed", writable=True)]
+    if task.program == "go":
+        # A sandbox does not show /usr/local.
+        (image / "go").symlink_to(program.parents[1])
+        mounts.append(Mount("go", _GO, writable=False))
+    save_image(LocalImage(_IMAGE, tuple(mounts), {}), image)
+    return Instance(
+        instance_id="league",
+        problem_statement="none",
+        image=_IMAGE,
+        base_commit=_git(folder, "rev-parse", "HEAD").strip(),
+        gold_patch=_diff(folder, task.gold),
+        test_patch=_diff(folder, task.hidden),
+        evaluation=Evaluation(commands=(f"PATH={program.parent}:$PATH; {task.command}",)),
+        log_parser=task.log_parser,
+        expected=Expected(task.expected),
+    )
+
+
+def _diff(folder: Path, changed: Mapping[str, str]) -> str:
+    """Return the diff that writes these files; leave the folder as it was."""
+    _write(folder, changed)
+    patch = _git(folder, "diff", "--cached", "--binary")
+    _git(folder, "reset", "--quiet", "--hard")
+    return patch
+
+
+def _write(folder: Path, changed: Mapping[str, str]) -> None:
+    for name, text in changed.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    _git(folder, "add", "--all")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    env = os.environ | {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=env, check=True, capture_output=True, text=True
+    ).stdout
