@@ -110,8 +110,8 @@ class Close:
     def _close(self, seen: object, wanted: object) -> bool:
         match wanted, seen:
             case int() | float(), int() | float():
-                error = abs(seen - wanted)
-                return bool(error <= max(self.absolute, self.relative * abs(wanted)))
+                allowed = max(self.absolute, self.relative * abs(wanted))
+                return bool(wanted - allowed <= seen <= wanted + allowed)
             case int() | float(), list() | tuple():
                 return all(self._close(each, wanted) for each in seen)
             case list() | tuple(), list() | tuple():

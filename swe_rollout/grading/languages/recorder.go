@@ -22,7 +22,7 @@ func (hole @HOLE@Kind) plain(value interface{}) string {
 	case @HOLE@reflect.Bool: if at.Bool() { return "True" } else { return "False" }
 	case @HOLE@reflect.Int, @HOLE@reflect.Int8, @HOLE@reflect.Int16, @HOLE@reflect.Int32, @HOLE@reflect.Int64: return @HOLE@fmt.Sprintf("%d", at.Int())
 	case @HOLE@reflect.Uint, @HOLE@reflect.Uint8, @HOLE@reflect.Uint16, @HOLE@reflect.Uint32, @HOLE@reflect.Uint64: return @HOLE@fmt.Sprintf("%d", at.Uint())
-	case @HOLE@reflect.Float32, @HOLE@reflect.Float64: return @HOLE@fmt.Sprintf("%g", at.Float())
+	case @HOLE@reflect.Float32, @HOLE@reflect.Float64: if at.Float()-at.Float() == 0 { return @HOLE@fmt.Sprintf("%g", at.Float()) }
 	case @HOLE@reflect.Ptr, @HOLE@reflect.Map, @HOLE@reflect.Slice, @HOLE@reflect.Func, @HOLE@reflect.Chan: if at.IsNil() { return "None" }
 	}
 	return "?"

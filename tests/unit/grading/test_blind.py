@@ -17,7 +17,7 @@ from swe_rollout.grading.blind import (
     make_blind,
 )
 from swe_rollout.grading.blind_files import TestFile, other_files
-from swe_rollout.grading.wants import Equal
+from swe_rollout.grading.wants import Close, Equal
 from swe_rollout.types.instance import Expected
 from swe_rollout.types.verdict import TestStatus
 
@@ -202,6 +202,12 @@ def test_records_that_nobody_writes_count_for_nothing(data: bytes) -> None:
 def test_odd_numbers_are_compared_without_an_error(text: str) -> None:
     seen = BlindRun.of({}, f"0 {text}\n".encode())
     assert not seen.meets(0, Equal(5))
+
+
+@pytest.mark.parametrize("text", ["9" * 4000, "nan", "-inf", "'1.5'", "None", "1+2j", "{}"])
+def test_what_is_not_close_is_no_error(text: str) -> None:
+    assert not BlindRun.of({}, f"0 {text}\n".encode()).meets(0, Close(1.5, 1e-6, 0.0))
+    assert BlindRun.of({}, b"0 1.5000001\n").meets(0, Close(1.5, 1e-6, 0.0))
 
 
 def test_only_what_the_base_does_not_show_has_to_be_guessed() -> None:
