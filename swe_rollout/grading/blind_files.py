@@ -125,18 +125,35 @@ class _Wanted:
                 yield tests, (), [failing(source, function, self._token)]
 
     def of_tests(self, tests: Iterable[ForeignTest], language: Language) -> Iterator[_Found]:
+        to_fix, kept = _Titles(self._expected.fail_to_pass), _Titles(self._kept_ids)
         for test in tests:
             edits = [test.failing(language, self._token)]
-            if ids := _titled(test.title, self._expected.fail_to_pass):
+            if ids := to_fix.of(test.title):
                 yield ids, test.holes, edits
-            elif ids := _titled(test.title, self._kept_ids):
+            elif ids := kept.of(test.title):
                 yield ids, (), edits
 
 
-def _titled(title: str, tests: Iterable[str]) -> frozenset[str]:
-    """Return the tests whose ids end with a title: the names of suites and files stand before."""
-    ending = re.compile(rf"(?:^|\W){re.escape(title)}$")
-    return frozenset(test for test in tests if title and ending.search(test.rstrip()))
+class _Titles:
+    """Finds tests whose ids end with a title: the names of suites and files stand before."""
+
+    def __init__(self, tests: Iterable[str]) -> None:
+        self._by_word: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for test in tests:
+            self._by_word[_last_word(test)].append((test.rstrip(), test))
+
+    def of(self, title: str) -> frozenset[str]:
+        found = self._by_word.get(_last_word(title), ()) if title else ()
+        return frozenset(
+            test
+            for shown, test in found
+            if shown.endswith(title) and not re.match(r"\w", shown[: -len(title)][-1:])
+        )
+
+
+def _last_word(text: str) -> str:
+    words: list[str] = re.findall(r"\w+", text)
+    return words[-1] if words else ""
 
 
 def other_files(expected: Expected, seed: str) -> tuple[str, ...]:

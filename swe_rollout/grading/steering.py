@@ -19,6 +19,10 @@ _STEERING: Final = (
     *("tox.ini", "tox.toml", "setup.cfg", "setup.py", "pyproject.toml", "noxfile.py"),
     *(".env", ".envrc", ".gitattributes", "runtests.py", "Makefile", "GNUmakefile"),
     *("sitecustomize.*", "usercustomize.*", "*.pth", "*.egg-link", "entry_points.txt"),
+    # Test runners and compilers of JavaScript, and of the JVM and Rust.
+    *("jest.config.*", "vitest.config.*", "vitest.workspace.*", ".mocharc.*", "karma.conf.*"),
+    *("ava.config.*", ".taprc", "babel.config.*", ".babelrc", ".babelrc.*", ".swcrc", ".npmrc"),
+    *("junit-platform.properties", "maven.config", "jvm.config", "nextest.toml"),
 )
 _COMPILED: Final = ("*.pyc", "*.pyo", "*.so", "*.so.*", "*.pyd", "*.dylib", "*.dll", "*.egg")
 _TESTS: Final = re.compile(r"tests?(?:[_-].*)?")

@@ -26,6 +26,9 @@ from swe_rollout.grading.wants import Computed, Contains, Equal, Truth, Want
 _LARGEST_BYTES: Final = 1 << 20
 _MOST_HOLES: Final = 500
 _DEEPEST: Final = 8
+_LONGEST_NAME: Final = 200
+"""The most bytes of a name; what is longer is a whole chain of calls."""
+_LONGEST_CHAIN: Final = 20
 _TESTS: Final = frozenset({"test", "it", "specify"})
 _STRINGS: Final = frozenset(
     {"string", "string_literal", "interpreted_string_literal", "template_string"}
@@ -152,7 +155,7 @@ class _Reader:
         names: list[str] = []
         arguments: list[Node] = []
         node: Node | None = call
-        while node is not None:
+        while node is not None and len(names) < _LONGEST_CHAIN:
             match node.type:
                 case "call_expression":
                     arguments[:0] = _arguments(node)
@@ -218,7 +221,9 @@ class _Reader:
         return "".join(parts)
 
     def _name(self, node: Node) -> str:
-        return self._text(node.child_by_field_name("name") or node.child_by_field_name("function"))
+        found = node.child_by_field_name("name") or node.child_by_field_name("function")
+        is_name = found is not None and found.end_byte - found.start_byte <= _LONGEST_NAME
+        return self._text(found) if is_name else ""
 
     def _text(self, node: Node | None) -> str:
         if node is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tree_sitter import Node
 
 from swe_rollout.grading.blind_files import BlindFile, TestFile, make_files, may_be_blind
-from swe_rollout.grading.languages.syntax import read_tests
+from swe_rollout.grading.languages.syntax import _Reader, read_tests
 from swe_rollout.grading.languages.table import language_of
 from swe_rollout.types.instance import Expected
 
@@ -110,6 +111,40 @@ def test_titles_are_ends_of_ids() -> None:
         assert blind("a.js", text, name).watched
     for name in ("it adds more", "readds"):
         assert not make_files([TestFile("a.js", text)], Expected((name,)), "seed")
+
+
+def test_a_long_chain_of_calls_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    text_of = _Reader._text
+
+    def counted(reader: _Reader, node: Node | None) -> str:
+        read.append(text_of(reader, node))
+        return read[-1]
+
+    monkeypatch.setattr(_Reader, "_text", counted)
+    text = "a" + ".b('x')" * 1000
+    assert wants("a.test.js", text) == []
+    assert sum(map(len, read)) < 2 * len(text)
+
+
+class Id(str):
+    """Counts how often ids are looked at."""
+
+    __slots__ = ()
+    looks = 0
+
+    def rstrip(self, characters: str | None = None) -> str:
+        Id.looks += 1
+        return super().rstrip(characters)
+
+
+def test_each_id_is_looked_at_once_however_many_tests_there_are() -> None:
+    Id.looks = 0
+    text = "".join(f"it('adds {number}', () => {{ f(); }});\n" for number in range(50))
+    ids = tuple(Id(f"suite > adds {number}") for number in range(50))
+    (made,) = make_files([TestFile("a.js", text)], Expected(ids), "seed").values()
+    assert [each.tests for each in made.watched] == [frozenset({name}) for name in ids]
+    assert Id.looks == len(ids)
 
 
 @pytest.mark.parametrize(
