@@ -62,8 +62,8 @@ def audit(
     Wrong are the untouched base, an empty diff, and patches generated for the row: they delete its
     tests, make the functions that the gold patch changes return None, or skip tests. Failing rows
     are written to the quarantine file with the evidence; a job excludes them with
-    `dataset.quarantine`. ODDS are those of guessing what a row's tests expect. An interrupted audit
-    resumes where it stopped. Needs no model. Exit 1 when a row is bad or could not be audited.
+    `dataset.quarantine`. ODDS: of guessing what tests expect. An interrupted audit resumes where it
+    stopped. Needs no model. Exit 1 when a row is bad or could not be audited.
 
     swe-rollout audit rows.jsonl
 
