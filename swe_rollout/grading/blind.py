@@ -40,7 +40,7 @@ _PASSED: Final = frozenset({TestStatus.PASSED, TestStatus.XFAIL})
 _SHOWN: Final = 3
 _RECORD: Final = re.compile(r"(\d{1,7}) ([ -~]+)")
 _GUESSED: Final = 1 / 4
-"""A test whose checks can be guessed at longer odds only is not made to fail instead."""
+"""A test whose answers and parts are guessed at better odds is made to fail instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,5 +124,7 @@ class hole:  # noqa: N801 (a value, to whoever reads the test)
             """Leave it; if it takes the error, record the message."""
             taken = self.inner.__exit__(kind, error, trace)
             if taken and error is not None:
-                _record(self.number, _plain(str(error)))
+                # pytest searches the notes of an error, too.
+                texts = [str(error), *getattr(error, "__notes__", ())]
+                _record(self.number, _plain("\n".join(texts)))
             return taken

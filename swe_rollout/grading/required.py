@@ -114,7 +114,11 @@ def _called(call: ast.Call, name: str) -> Iterator[Check]:
     own = isinstance(call.func, ast.Attribute) and _is_self(call.func.value)
     match call.args:
         case [first, second, *_] if own and name in EQUALITIES:
-            yield Check(call, sides=(first, second))
+            # Those that name a type refuse an object in its place, but not inside of it.
+            inside = (ast.List, ast.Tuple, ast.Dict, ast.Name)
+            typed = name not in ("assertEqual", "assertEquals")
+            sides = tuple(e for e in (first, second) if not typed or isinstance(e, inside))
+            yield Check(call, sides=sides)
         case [value, *_] if own and name in _TRUTHS:
             yield _truth(call, value, _TRUTHS[name])
         case [part, whole, *_] if own and name == "assertIn":

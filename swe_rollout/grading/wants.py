@@ -113,7 +113,8 @@ class Close:
                 allowed = max(self.absolute, self.relative * abs(wanted))
                 return bool(wanted - allowed <= seen <= wanted + allowed)
             case int() | float(), list() | tuple():
-                return all(self._close(each, wanted) for each in seen)
+                # Nothing is close to anything.
+                return bool(seen) and all(self._close(each, wanted) for each in seen)
             case list() | tuple(), list() | tuple():
                 pairs = zip(seen, wanted, strict=False)
                 return len(seen) == len(wanted) and all(self._close(*pair) for pair in pairs)
@@ -166,7 +167,8 @@ def holds(want: Want, seen: Collection[object]) -> bool:
         case Computed(values) if not all(value in seen for value in values):
             return False
         case _:
-            return bool(seen) and all(want.accepts(value) for value in seen)
+            plain = bool(seen) and Unplain.UNPLAIN not in seen
+            return plain and all(want.accepts(value) for value in seen)
 
 
 def plain_leaves(value: object) -> Iterator[Value]:

@@ -17,7 +17,7 @@ from swe_rollout.grading.blind import (
     make_blind,
 )
 from swe_rollout.grading.blind_files import TestFile, other_files
-from swe_rollout.grading.wants import Close, Equal
+from swe_rollout.grading.wants import Close, Equal, Truth, Want
 from swe_rollout.types.instance import Expected
 from swe_rollout.types.verdict import TestStatus
 
@@ -208,6 +208,15 @@ def test_odd_numbers_are_compared_without_an_error(text: str) -> None:
 def test_what_is_not_close_is_no_error(text: str) -> None:
     assert not BlindRun.of({}, f"0 {text}\n".encode()).meets(0, Close(1.5, 1e-6, 0.0))
     assert BlindRun.of({}, b"0 1.5000001\n").meets(0, Close(1.5, 1e-6, 0.0))
+
+
+@pytest.mark.parametrize("want", [*Truth, Close(1.5, 1e-6, 0.0), Close([1], 0.0, 0.0), Equal(1)])
+def test_what_is_no_value_meets_no_check(want: Want) -> None:
+    """Else who writes the records would need to guess nothing."""
+    for text in ("?", "[]", "[[]]"):
+        seen = BlindRun.of({}, f"0 {text}\n".encode())
+        assert not seen.meets(0, want) or (isinstance(want, Truth) and text != "?")
+    assert not BlindRun.of({}, b"0 True\n0 ?\n").meets(0, want)
 
 
 def test_only_what_the_base_does_not_show_has_to_be_guessed() -> None:

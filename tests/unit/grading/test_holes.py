@@ -46,6 +46,7 @@ def of_body(*lines: str) -> list[object]:
         (["for a, e in [(1, 'x'), (2, 'y')]:", "    assert f(a) == e"], ["x", "y"]),
         (["with g():", "    assert f() == '''a", "    b'''"], ["a\n        b"]),
         (["assert f() == 'a' 'b'"], ["ab"]),
+        (["self.assertListEqual(f(), ['a'])", "self.assertMultiLineEqual(f(), 'b')"], ["a"]),
     ],
 )
 def test_a_value_that_only_an_asserted_equality_reads(
