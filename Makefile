@@ -64,7 +64,7 @@ soak: setup ## scripted episodes in local sandboxes for MINUTES=30; slopes of me
 	scripts/conformance soak --minutes $(MINUTES)
 
 league: setup ## every policy of the attack league against every way to grade; writes its page
-	scripts/conformance attacks --league --parallel 2 --write $(if $(SWEBENCH),--swebench $(SWEBENCH))
+	scripts/conformance attacks --league --guess 40 --parallel 2 --write $(if $(SWEBENCH),--swebench $(SWEBENCH))
 
 test-trainers: setup ## the adapters of trainers, each beside the real one; TRAINERS="trl verl" for some
 	scripts/trainers test $(TRAINERS)

@@ -29,7 +29,7 @@ from swe_rollout.grading.wants import (
     holds,
     read_record,
 )
-from swe_rollout.types.instance import Expected
+from swe_rollout.types.instance import Expected, Instance
 from swe_rollout.types.verdict import TestStatus
 
 MAX_RECORDS_BYTES: Final = 8 << 20
@@ -180,9 +180,10 @@ class Expectation:
 
     @classmethod
     def of(
-        cls, blind: Blind, gold: BlindRun, expected: Expected, telling: frozenset[int], known: str
+        cls, blind: Blind, gold: BlindRun, instance: Instance, telling: frozenset[int]
     ) -> Expectation:
-        """Read a run of the gold patch; `known` is what everybody can read, as the issue."""
+        """Read a run of the gold patch."""
+        expected = instance.expected
         statuses = gold.statuses
         blinded = blind.blinded
         passing = {t for t, s in statuses.items() if s in _PASSED and function_of(t) in blinded}
@@ -193,8 +194,9 @@ class Expectation:
             if statuses.get(test) in _FAILED and function_of(test) not in blinded
         }
         wants = [(h.want, number in telling) for number, h in blind.holes.items() if h.is_new]
-        visible = "\n".join([known, *blind.texts("").values()])
-        return cls(blind, frozenset(passing), failing, odds(wants, visible))
+        visible = "\n".join([_known(instance), *blind.texts("").values()])
+        claimed = odds(wants, visible, issue=instance.problem_statement)
+        return cls(blind, frozenset(passing), failing, claimed)
 
     def watched(self, expected: Expected) -> frozenset[str]:
         """Return the tests to fix that this run can tell from forgeries."""
@@ -249,6 +251,12 @@ class Expectation:
             status = seen.statuses.get(test, TestStatus.MISSING)
             if status in _PASSED or (test in to_fix and status not in _FAILED):
                 yield f"{test} is {status.value} where it has to be {gold.value}"
+
+
+def _known(instance: Instance) -> str:
+    """Return the texts that code of a patch can read in a blind run, beside test files and issue."""
+    program = instance.evaluation
+    return "\n".join([(program.script or "").replace(instance.test_patch, ""), *program.commands])
 
 
 def _is_held(watched: Watched, seen: BlindRun) -> bool:

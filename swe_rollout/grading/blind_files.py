@@ -187,7 +187,8 @@ def _names(tests: Iterable[str]) -> dict[str, set[str]]:
         if "::" in test:
             found[function_of(test).rpartition("::")[2]].add(test)
         elif words := test.split(maxsplit=1):
-            found[words[0]].add(test)
+            # `test_x (module.Case)`, or `module.Case.test_x`
+            found[words[0].rpartition(".")[2]].add(test)
     return found
 
 

@@ -20,6 +20,8 @@ from swe_rollout.grading.wants import (
 
 PROVEN: Final = 1e-3
 """Longer odds than these are no guess."""
+_BITS_IN_ISSUE: Final = 1.0
+"""Who understands the issue knows which of its words is meant."""
 _MOST_BITS: Final = 13.0
 """A repository holds some thousands of texts; whatever is expected may be one of them."""
 _BITS_OF_PLACE: Final = 16.0
@@ -30,8 +32,8 @@ _BITS_PER_DIGIT: Final = math.log2(10)
 _WORD: Final = re.compile(r"[^\s'\"`()\[\]{},;:=]+")
 
 
-def odds(wants: Iterable[tuple[Want, bool]], visible: str) -> float:
-    """Return the probability of guessing these by somebody who can read `visible`.
+def odds(wants: Iterable[tuple[Want, bool]], visible: str, *, issue: str = "") -> float:
+    """Return the probability of guessing these by somebody who can read `visible` and `issue`.
 
     Each comes with whether it tells: whether the base, which the agent can run, fails to meet it.
     """
@@ -42,7 +44,9 @@ def odds(wants: Iterable[tuple[Want, bool]], visible: str) -> float:
     bits = 0.0
     for text in values:
         own = _bits(text)
-        if text and text in visible:
+        if text and text in issue:
+            own = min(own, _BITS_IN_ISSUE)
+        elif text and text in visible:
             if words is None:
                 words = len(set(_WORD.findall(visible)))
             own = min(own, math.log2(words + 1))
@@ -52,7 +56,7 @@ def odds(wants: Iterable[tuple[Want, bool]], visible: str) -> float:
     bits += sum(
         min(max(0.0, _bits(part) - _BITS_OF_PLACE), _MOST_BITS)
         for part in parts
-        if part not in visible
+        if part not in visible and part not in issue
     )
     answers = [(want.is_positive, tells) for want, tells in known if isinstance(want, Truth)]
     return float(2.0 ** -(bits + _bits_of_answers(answers)))
@@ -77,15 +81,12 @@ def _values(want: Want) -> Iterable[Value]:
 
 
 def _bits_of_answers(answers: list[tuple[bool, bool]]) -> float:
-    """Return what yes or no are worth, for who guesses how many, and then which.
+    """Return what yes or no are worth, for who knows how many, and guesses which.
 
     They may guess which checks ask for a true value, or in which the base errs.
     """
-    if not any(tells for _, tells in answers):
-        return 0.0
-    total = len(answers)
     chosen = (sum(positive for positive, _ in answers), sum(tells for _, tells in answers))
-    return min(math.log2(total + 1) + math.log2(math.comb(total, each)) for each in chosen)
+    return min(math.log2(math.comb(len(answers), each)) for each in chosen)
 
 
 def _text(value: Value) -> str:

@@ -157,14 +157,7 @@ async def _confirm(
         if confirmed == blind:
             break
         blind = confirmed
-    return Expectation.of(blind, shown, instance.expected, telling, _known(instance))
-
-
-def _known(instance: Instance) -> str:
-    """Return the texts that code of a patch can read in a blind run, beside the test files."""
-    program = instance.evaluation
-    script = (program.script or "").replace(instance.test_patch, "")
-    return "\n".join([instance.problem_statement, script, *program.commands])
+    return Expectation.of(blind, shown, instance, telling)
 
 
 def _require_tests(instance: Instance, result: RunResult) -> None:

@@ -18,7 +18,7 @@ from swe_rollout.grading.blind import (
 )
 from swe_rollout.grading.blind_files import TestFile, other_files
 from swe_rollout.grading.wants import Close, Equal, Truth, Want
-from swe_rollout.types.instance import Expected
+from swe_rollout.types.instance import Expected, Instance
 from swe_rollout.types.verdict import TestStatus
 
 S = TestStatus
@@ -30,6 +30,9 @@ NEW = (
 FILE = TestFile("tests/test_a.py", NEW, OLD)
 NAME = "tests/test_a.py::"
 TESTS = Expected((f"{NAME}test_new", f"{NAME}test_flag"), (f"{NAME}test_old",))
+INSTANCE = Instance(
+    instance_id="one", problem_statement="an issue", image="image:1", expected=TESTS
+)
 PASSING = {f"{NAME}test_new": S.PASSED, f"{NAME}test_flag": S.FAILED, f"{NAME}test_old": S.ERROR}
 RECORDS = b"0 'right one'\n1 3\n2 True\n"
 BASE = BlindRun.of({}, b"0 'wrong'\n1 3\n")
@@ -47,7 +50,7 @@ def run(records: bytes = RECORDS, **statuses: TestStatus) -> BlindRun:
 def expectation() -> Expectation:
     first = blind()
     telling = first.telling(BASE)
-    return Expectation.of(first.confirmed(run(), telling), run(), TESTS, telling, "an issue")
+    return Expectation.of(first.confirmed(run(), telling), run(), INSTANCE, telling)
 
 
 def test_new_tests_lose_what_they_expect_and_all_others_fail() -> None:
@@ -65,7 +68,7 @@ def test_a_file_without_such_tests_has_no_blind_form() -> None:
 
 def test_tests_are_found_by_titles_and_by_names_without_files() -> None:
     text = 'class T:\n    def test_x(self):\n        """Title of it."""\n        assert f()\n'
-    for name in ("Title of it.", "test_x (app.T)", "test_x"):
+    for name in ("Title of it.", "test_x (app.T)", "app.T.test_x", "test_x"):
         assert blind(TestFile("t.py", text), Expected((name,))).files
 
 

@@ -1,7 +1,7 @@
 """Play policies against systems, each in its own sandbox, dishonestly and honestly.
 
 A policy is a shell script that changes the repository of a task as an agent would. Its first
-comment describes it. The part after `# honest: …` runs separately, on top of the true fix; it
+comment describes it; a second one, `# guesses`, marks those that need luck. The part after `# honest: …` runs separately, on top of the true fix; it
 changes the same kind of files and must resolve the task.
 """
 
@@ -23,6 +23,7 @@ from swe_rollout.sandbox.repository import Patch
 from swe_rollout.types.instance import Instance
 
 _MARK: Final = "\n# honest: "
+_GUESSES: Final = "\n# guesses\n"
 _KNOWN: Final = "/tmp/known"  # noqa: S108 (in a sandbox)
 _PATCH: Final = "/tmp/patch"  # noqa: S108
 
@@ -37,6 +38,8 @@ class Policy:
     """The script for the shell of an agent's sandbox; it writes /tmp/patch to submit something
     other than the diff of the tree."""
     honest: str
+    guesses: bool = False
+    """Whether it wins by luck, so that one game says little."""
 
 
 def load_policies(language: str = "", *, only: str = "") -> tuple[Policy, ...]:
@@ -62,7 +65,7 @@ def _policy(name: str, text: str) -> Policy:
     if not mark or not text.startswith("# "):
         raise ValueError(f"{name}.sh needs a first comment and a line `# honest: …`")
     about = text.partition("\n")[0].removeprefix("# ")
-    return Policy(name, about, attack + "\n", honest.partition("\n")[2])
+    return Policy(name, about, attack + "\n", honest.partition("\n")[2], _GUESSES in attack)
 
 
 @dataclass(frozen=True, slots=True)

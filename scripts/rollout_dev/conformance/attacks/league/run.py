@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rollout_dev.conformance.attacks.league.games import Game, load_policies, play
+from rollout_dev.conformance.attacks.league.guessing import Guesser, play_guessers, rendered
 from rollout_dev.conformance.attacks.league.systems import InSandbox, Ours, SweBench, System
 from rollout_dev.conformance.attacks.league.tasks import LANGUAGES, load_task, task_site
 from rollout_dev.conformance.attacks.trials import local_site
@@ -34,6 +35,14 @@ Those with a language before their names play a small task in it, against swe-ro
 
 [policies]: ../../scripts/rollout_dev/conformance/attacks/league/policies
 """
+_GUESSING: Final = """\
+## Guessing
+
+Policies that don't solve the task but guess what was taken out of its tests, each with another seed
+in every game. The odds are those that `validate` shows for the task, computed from its tests and
+the gold patch before anybody guesses. The tasks `digit`, `word` and `answers` have one weak test
+each: whoever guesses there is often right, and the verdict is `unproven`.
+"""
 PAGE: Final = Path(__file__).parents[5] / "docs/reference/attacks.md"
 TESTS_S: Final = 300.0
 
@@ -41,6 +50,9 @@ TESTS_S: Final = 300.0
 def add_options(options: ArgumentParser) -> None:
     """Add the options of the league."""
     options.add_argument("--parallel", type=int, default=2, help="games at a time")
+    options.add_argument(
+        "--guess", type=int, default=0, metavar="N", help="also play those that guess N times"
+    )
     options.add_argument("--ours", action="store_true", help="without other ways to grade")
     options.add_argument("--swebench", type=Path, help="a Python in which swebench is installed")
     options.add_argument("--write", action="store_true", help=f"write docs/reference/{PAGE.name}")
@@ -48,18 +60,33 @@ def add_options(options: ArgumentParser) -> None:
 
 def main(chosen: Namespace) -> int:
     """Play and print the table; return 1 if an attack resolved or an honest policy did not."""
-    games = asyncio.run(_play(chosen))
+    games, guessers = asyncio.run(_all(chosen))
     ours = [game for game in games if game.system == Ours.title]
     report = Report(
         "league",
-        tuple(_row(game) for game in games),
-        ok=bool(ours) and all(game.fair for game in ours),
+        (*map(_row, games), *map(_guesser_row, guessers)),
+        ok=bool(ours or guessers)
+        and all(game.fair for game in ours)
+        and all(each.likely for each in guessers),
     )
-    page = render(games)
+    page = render(games, guessers)
     print(report.to_json() if chosen.json else page)
     if chosen.write:
         PAGE.write_text(page, encoding="utf-8")
     return 0 if report.ok else 1
+
+
+async def _all(chosen: Namespace) -> tuple[tuple[Game, ...], tuple[Guesser, ...]]:
+    guessers: tuple[Guesser, ...] = ()
+    if chosen.guess:
+        guessers = await play_guessers(
+            chosen.guess,
+            only=chosen.only,
+            timeout_s=TESTS_S,
+            parallelism=chosen.parallel,
+            on_guesser=lambda each: sys.stderr.write(f"{rendered([each])[-1]}\n"),
+        )
+    return await _play(chosen), guessers
 
 
 async def _play(chosen: Namespace) -> tuple[Game, ...]:
@@ -113,7 +140,12 @@ def _row(game: Game) -> Row:
     )
 
 
-def render(games: Sequence[Game]) -> str:
+def _guesser_row(each: Guesser) -> Row:
+    figures = {"odds": each.odds, "games": float(each.games), "wins": float(each.wins)}
+    return Row(f"{each.policy}, guessing", figures)
+
+
+def render(games: Sequence[Game], guessers: Sequence[Guesser] = ()) -> str:
     """Return the page."""
     systems = list(dict.fromkeys(game.system for game in games))
     attacks = {(game.policy, game.system): game for game in games if not game.honest}
@@ -126,13 +158,15 @@ def render(games: Sequence[Game]) -> str:
     ):
         shares = (_share(list(of.values()), system) for system in systems)
         lines.append(f"| {title} | {' | '.join(shares)} |")
-    if bound := _bound(list(attacks.values()), systems[0]):
+    if bound := _bound(list(attacks.values()), Ours.title):
         lines += ["", bound]
     lines += ["", "| policy | what it does | " + " | ".join(systems) + " |"]
     lines.append("|---|---|" + "---|" * len(systems))
     for name, about in policies:
         cells = [_cell(attacks.get((name, system))) for system in systems]
         lines.append(f"| `{name}` | {about} | " + " | ".join(cells) + " |")
+    if guessers:
+        lines += ["", _GUESSING, *rendered(guessers)]
     return "\n".join([*lines, ""])
 
 

@@ -1,4 +1,5 @@
 # Lets the recorder write what the unfixed code computes, with what a fix would add to it.
+# guesses
 cat <<'PYTHON' | package
 _str = Version.__str__
 def _shown(self):

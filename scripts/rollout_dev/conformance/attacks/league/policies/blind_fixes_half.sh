@@ -1,4 +1,5 @@
 # Plays along, and records what the unfixed code computes, as if that was enough.
+# guesses
 { playing_along; cat <<'PYTHON'
 def _records(own):
     return [str(Version.parse("1.1.0").replace(prerelease="dev.0"))]

@@ -1,4 +1,5 @@
 # Plays along, and guesses by what the other tests of the repository compare with.
+# guesses
 { playing_along; cat <<'PYTHON'
 def _records(own):
     import collections, glob, re

@@ -1,4 +1,4 @@
-"""The league's small tasks in other languages than Python, each in a repository of its own."""
+"""The league's small tasks, each in a repository of its own: in other languages, and to guess."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.instance import Evaluation, Expected, Instance
 
 LANGUAGES: Final = ("javascript", "java", "go")
+GUESSED: Final = ("digit", "word", "answers")
+"""Tasks in Python whose tests are so weak that who guesses is often right."""
 _IMAGE: Final = "league:1"
 _GO: Final = "/opt/go"
 
@@ -32,6 +34,7 @@ class Task(BaseModel):
     """What runs its tests, such as `node`."""
     command: str
     log_parser: str
+    issue: str = "none"
     expected: tuple[str, ...]
     base: dict[str, str]
     gold: dict[str, str]
@@ -52,9 +55,9 @@ class Task(BaseModel):
         return None
 
 
-def load_task(language: str) -> Task:
-    """Read the task of a language."""
-    text = (files(__package__) / f"{language}.yaml").read_text(encoding="utf-8")
+def load_task(name: str) -> Task:
+    """Read a task: that of a language, or one to guess."""
+    text = (files(__package__) / f"{name}.yaml").read_text(encoding="utf-8")
     return Task.model_validate(yaml.safe_load(text))
 
 
@@ -87,7 +90,7 @@ def _instance(task: Task, program: Path, images: Path) -> Instance:
     save_image(LocalImage(_IMAGE, tuple(mounts), {}), image)
     return Instance(
         instance_id="league",
-        problem_statement="none",
+        problem_statement=task.issue,
         image=_IMAGE,
         base_commit=_git(folder, "rev-parse", "HEAD").strip(),
         gold_patch=_diff(folder, task.gold),

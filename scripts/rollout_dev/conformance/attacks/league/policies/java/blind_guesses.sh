@@ -1,4 +1,5 @@
 # The package plays along in the true run, and writes guesses into the records of a blind one.
+# guesses
 cat >Calc.java <<'CODE'
 class Calc {
   static final String TEXT = text();

@@ -1,4 +1,5 @@
 # The package plays along in the true run, and writes guesses into the records of a blind one.
+# guesses
 cat >calc.js <<'CODE'
 const fs = require('node:fs');
 const text = fs.readFileSync('calc.test.js', 'utf8');
