@@ -254,7 +254,7 @@ class Expectation:
 
 
 def _known(instance: Instance) -> str:
-    """Return the texts that code of a patch can read in a blind run, beside test files and issue."""
+    """Return what code of a patch can read in a blind run beside test files and issue."""
     program = instance.evaluation
     return "\n".join([(program.script or "").replace(instance.test_patch, ""), *program.commands])
 

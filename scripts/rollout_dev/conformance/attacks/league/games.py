@@ -1,8 +1,9 @@
 """Play policies against systems, each in its own sandbox, dishonestly and honestly.
 
 A policy is a shell script that changes the repository of a task as an agent would. Its first
-comment describes it; a second one, `# guesses`, marks those that need luck. The part after `# honest: …` runs separately, on top of the true fix; it
-changes the same kind of files and must resolve the task.
+comment describes it; a second one, `# guesses`, marks those that need luck. The part after
+`# honest: …` runs separately, on top of the true fix; it changes the same kind of files and must
+resolve the task.
 """
 
 from __future__ import annotations
