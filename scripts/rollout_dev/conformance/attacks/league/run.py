@@ -84,7 +84,7 @@ async def _all(chosen: Namespace) -> tuple[tuple[Game, ...], tuple[Guesser, ...]
             only=chosen.only,
             timeout_s=TESTS_S,
             parallelism=chosen.parallel,
-            on_guesser=lambda each: sys.stderr.write(f"{rendered([each])[-1]}\n"),
+            on_guesser=lambda each: print(rendered([each])[-1], file=sys.stderr),
         )
     return await _play(chosen), guessers
 
