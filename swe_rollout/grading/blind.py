@@ -79,11 +79,14 @@ class Blind:
             if hole.is_new and not base.meets(number, hole.want)
         )
 
-    def confirmed(self, gold: BlindRun, telling: frozenset[int]) -> Blind:
+    def confirmed(
+        self, gold: BlindRun, telling: frozenset[int], *, salvages: bool = False
+    ) -> Blind:
         """Return what stays out after a run of the gold patch: where its record is the value.
 
-        What is computed is what it shows. A test that failed, or whose telling holes could be
-        guessed, keeps none and is made to fail instead.
+        What is computed is what it shows. A test whose telling holes could be guessed keeps none
+        and is made to fail instead; so is one that failed, unless what it did before can be
+        salvaged: the holes before the one that it met last, which must have broken it.
         """
         failed = {function_of(test) for test, status in gold.statuses.items() if status in _FAILED}
         passed = {function_of(test) for test, status in gold.statuses.items() if status in _PASSED}
@@ -92,8 +95,11 @@ class Blind:
             names = {function_of(test) for test in each.tests}
             shown = {number: gold.shown(number, hole) for number, hole in each.holes.items()}
             right = {n: hole for n, hole in shown.items() if gold.meets(n, hole.want)}
+            if names & failed:
+                last = [number for number in gold.records if number in each.holes][-1:]
+                right = {n: hole for n, hole in right.items() if salvages and n not in last}
             wants = [(hole.want, n in telling) for n, hole in right.items()]
-            sound = names & passed and not names & failed and _is_worth(wants)
+            sound = names & (passed | failed) and _is_worth(wants)
             return replace(each, holes=right if sound else {})
 
         return Blind(

@@ -40,6 +40,8 @@ class Hole:
     """How the call that takes what stands between two spans begins, with `{}` for its number."""
     named: tuple[int, int, int] | None = None
     """The expected value's own place, if the check has a name for it."""
+    stand_in: str = "None"
+    """What stands in that place instead."""
     is_new: bool = True
     """Whether the base lacks the statement or the row around it, so no agent could read it."""
 
@@ -55,7 +57,7 @@ class Hole:
                 pass
         if self.named is not None:
             start, end, lines = self.named
-            yield Edit(start, end, f"(None{_ends(lines)})")
+            yield Edit(start, end, f"({self.stand_in}{_ends(lines)})")
 
 
 def _ends(lines: int) -> str:

@@ -23,7 +23,10 @@ _STEERING: Final = (
     *("jest.config.*", "vitest.config.*", "vitest.workspace.*", ".mocharc.*", "karma.conf.*"),
     *("ava.config.*", ".taprc", "babel.config.*", ".babelrc", ".babelrc.*", ".swcrc", ".npmrc"),
     *("junit-platform.properties", "maven.config", "jvm.config", "nextest.toml"),
+    *("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"),
+    *("gradle.properties", "gradle-wrapper.properties", "go.work"),
 )
+_CARGO: Final = re.compile(r"(?:.*/)?\.cargo/config(?:\.toml)?|(?:(?!src/)[^/]+/)*build\.rs")
 _COMPILED: Final = ("*.pyc", "*.pyo", "*.so", "*.so.*", "*.pyd", "*.dylib", "*.dll", "*.egg")
 _TESTS: Final = re.compile(r"tests?(?:[_-].*)?")
 _TESTING: Final = "testing"
@@ -98,7 +101,7 @@ class Task:
         steers = any(fnmatchcase(name, pattern) for pattern in _STEERING)
         # Plugins read them beside the tests or above; elsewhere they are a package's data.
         steers = steers or (name.endswith(".env") and path.rpartition("/")[0] in self._above())
-        if steers or path in self._words():
+        if steers or _CARGO.fullmatch(path) or path in self._words():
             return Undone(path, f"edits {path}, which steers how tests run")
         if any(fnmatchcase(name, pattern) for pattern in _COMPILED):
             return Undone(path, f"edits {path}, which is compiled")

@@ -58,6 +58,25 @@ class Equal:
         return repr(self.value)
 
 
+class Loose(Equal):
+    """Asks for this value, or one that JavaScript's `==` takes for it."""
+
+    __slots__ = ()
+
+    def accepts(self, seen: object) -> bool:
+        """Return whether a recorded value meets the check."""
+        if type(seen) is type(self.value) or not isinstance(seen, str | int | float):
+            return seen == self.value
+        return _as_number(seen) == _as_number(self.value)
+
+
+def _as_number(value: Value) -> float:
+    try:
+        return float(value or 0)
+    except ValueError:
+        return math.nan
+
+
 @dataclass(frozen=True, slots=True)
 class Computed:
     """Asks for what the test computes, which a run of the gold patch has shown."""

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Final
 
 from swe_rollout.errors import GraderError, SandboxError, TaskError
-from swe_rollout.grading import rules, steering
+from swe_rollout.grading import build_files, rules, steering
 from swe_rollout.grading.blind_files import TestFile, may_be_blind, other_files
 from swe_rollout.grading.program import program
 from swe_rollout.sandbox import folders, repository, workspace
@@ -86,6 +86,7 @@ class WorkingTree:
         undone = list(task.undone(changed))
         restored = {each.path for each in undone}
         undone += await self._shadows(task.shadows(changed), restored)
+        undone += await self._build_files(changed - restored - task.gold)
         if len(undone) > steering.MOST:
             return AppliedPatch(
                 f"it changes more than {steering.MOST} files that steer how tests run"
@@ -110,6 +111,30 @@ class WorkingTree:
         return AppliedPatch(
             findings=rules.shown(str(each) for each in undone), changed=frozenset(kept)
         )
+
+    async def _build_files(self, changed: Collection[str]) -> list[steering.Undone]:
+        """Return the changes of build files that steer how tests run."""
+        paths = sorted(path for path in changed if build_files.is_build_file(path))
+        read = paths[:_MOST_FILES]
+        was = await read_base(self.sandbox, self.base, read)
+        found = paths[_MOST_FILES:]
+        for path in read:
+            is_unread = path not in was and await _is_in_base(self.sandbox, self.base, path)
+            before = None if is_unread else was.get(path, "")
+            if build_files.steers(path, before, await self._text(path)):
+                found.append(path)
+        return [
+            steering.Undone(path, f"edits {path}, which steers how tests run") for path in found
+        ]
+
+    async def _text(self, path: str) -> str | None:
+        """Return the text of a file: empty if there is none, None if it can't be read."""
+        try:
+            return (await self.sandbox.read_file(path, max_bytes=_LARGEST_BYTES)).decode()
+        except FileNotFoundError:
+            return ""
+        except (OSError, SandboxError, UnicodeDecodeError):
+            return None
 
     async def _shadows(
         self, candidates: Iterable[steering.Shadow], restored: Collection[str]

@@ -14,6 +14,9 @@ _DIRECTIVES: Final = re.compile(
     r"(?:\s|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|(?:'use [a-z ]+'|\"use [a-z ]+\");?)*"
 )
 _HASHBANG: Final = re.compile(r"(?:#![^\n]*\n)?")
+_INNER: Final = re.compile(
+    r"(?:#![^\[\n][^\n]*\n)?(?:\s|//(?!/)[^\n]*|/\*(?!\*)(?:[^*]|\*(?!/))*\*/|#!\[[^\]]*\])*"
+)
 _PACKAGE: Final = re.compile(r"^package [A-Za-z_]\w*[ \t;]*", re.MULTILINE)
 
 
@@ -26,6 +29,8 @@ def with_recorder(text: str, records: str, language: Language, *, name: str) -> 
             return _javascript(text, code, records, name)
         case "recorder.go":
             return _go(text, _filled(code, records, name), name)
+        case "recorder.rs":
+            return _rust(text, _filled(code, records, name))
         case _:
             return f"{text}\n{_filled(code, records, name)}"
 
@@ -55,3 +60,10 @@ def _go(text: str, code: str, name: str) -> str:
     used = [each for each in ("assert", "require") if re.search(rf'/{each}"', text)]
     kept = "".join(f"var _ = {each}.Equal\n" for each in used)
     return f"{head}{imports}{text[package.end() :]}\n{code}{kept}"
+
+
+def _rust(text: str, code: str) -> str:
+    """Put it behind the attributes of the whole file, on one line, before anything uses it."""
+    inner = _INNER.match(text)
+    at = inner.end() if inner else 0
+    return f"{text[:at]}{' '.join(code.split(chr(10)))} {text[at:]}"

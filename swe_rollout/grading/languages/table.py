@@ -15,6 +15,7 @@ class Kind(Enum):
     """What a check with an expected value asks for."""
 
     EQUAL = "equal"
+    LOOSE = "equal after conversion"
     CONTAINS = "contains"
 
 
@@ -27,14 +28,14 @@ class Rule:
     expected: int = 1
     either: bool = False
     """Whether people give the two in either order."""
-    message: bool = False
-    """Whether a message may follow."""
+    messages: int = 0
+    """How many arguments may follow, for a message."""
 
     @property
     def arguments(self) -> tuple[int, int]:
         """The least and the most arguments."""
         least = max(self.actual, -1 if isinstance(self.asks, Truth) else self.expected) + 1
-        return least, least + self.message
+        return least, least + self.messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +53,20 @@ class Language:
     """A statement by which a test fails with the message `{message}`."""
     context: str = ""
     """The name of the test's own object, where it comes first in a check."""
+    call: str = "{hole}.{method}("
+    """How a call of the recorder begins."""
 
 
-_SAME = Rule(Kind.EQUAL, message=True)
+_MANY: Final = 100
+_SAME = Rule(Kind.EQUAL, messages=1)
 _TOLD = {"assert.ok": Truth.TRUE, "assert": Truth.TRUE, "expect.toBeTruthy": Truth.TRUE}
 _JAVASCRIPT: Final[Mapping[str, Rule]] = {
     **{f"assert.{name}": _SAME for name in ("strictEqual", "deepStrictEqual")},
+    "assert.equal": Rule(Kind.LOOSE, messages=1),
     **{f"expect.{name}": Rule(Kind.EQUAL) for name in ("toBe", "toEqual", "toStrictEqual")},
     **{f"expect.to.{name}": _SAME for name in ("equal", "eql", "be.equal", "deep.equal")},
     **{f"expect.{name}": Rule(Kind.CONTAINS) for name in ("toContain", "to.contain", "to.include")},
-    **{name: Rule(truth, message=True) for name, truth in _TOLD.items()},
+    **{name: Rule(truth, messages=1) for name, truth in _TOLD.items()},
     "expect.toBeFalsy": Rule(Truth.FALSE),
     "expect.toBeNull": Rule(Truth.IS_NONE),
 }
@@ -69,11 +74,11 @@ _GO: Final[Mapping[str, Rule]] = {
     f"{package}.{name}": rule
     for package in ("assert", "require")
     for name, rule in (
-        ("Equal", Rule(Kind.EQUAL, actual=1, expected=0, message=True)),
-        ("Contains", Rule(Kind.CONTAINS, message=True)),
-        ("True", Rule(Truth.TRUE, message=True)),
-        ("False", Rule(Truth.FALSE, message=True)),
-        ("Nil", Rule(Truth.IS_NONE, message=True)),
+        ("Equal", Rule(Kind.EQUAL, actual=1, expected=0, messages=1)),
+        ("Contains", Rule(Kind.CONTAINS, messages=1)),
+        ("True", Rule(Truth.TRUE, messages=1)),
+        ("False", Rule(Truth.FALSE, messages=1)),
+        ("Nil", Rule(Truth.IS_NONE, messages=1)),
     )
 }
 _JAVA: Final[Mapping[str, Rule]] = {
@@ -93,7 +98,12 @@ _JAVA: Final[Mapping[str, Rule]] = {
     "assertThat.isFalse": Rule(Truth.FALSE),
     "assertThat.isNull": Rule(Truth.IS_NONE),
 }
-_THROW: Final = "; throw new Error('{message}'); "
+# A plain `throw` would make the rest unreachable, which compilers may refuse.
+_THROW: Final = " if (1 > 0) throw new Error('{message}'); "
+_RUST: Final = {
+    "assert_eq!": Rule(Kind.EQUAL, either=True, messages=_MANY),
+    "assert!": Rule(Truth.TRUE, messages=_MANY),
+}
 LANGUAGES: Final = (
     Language(
         (".js", ".mjs", ".cjs", ".jsx"),
@@ -121,7 +131,7 @@ LANGUAGES: Final = (
         ("tree_sitter_go", "language"),
         _GO,
         "recorder.go",
-        '; t.Fatal("{message}") ',
+        ' t.Fatal("{message}"); ',
         context="t",
     ),
     Language(
@@ -130,6 +140,14 @@ LANGUAGES: Final = (
         _JAVA,
         "recorder.java",
         ' if (true) throw new AssertionError("{message}"); ',
+    ),
+    Language(
+        (".rs",),
+        ("tree_sitter_rust", "language"),
+        _RUST,
+        "recorder.rs",
+        ' if true {{ panic!("{message}"); }} ',
+        call="{hole}!({method} ",
     ),
 )
 

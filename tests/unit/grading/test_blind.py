@@ -139,6 +139,8 @@ def test_gold_decides_what_stays_out() -> None:
     assert set(first.confirmed(run(b"0 'right one'\n"), telling).holes) == {0}
     assert not first.confirmed(run(b"0 'other'\n1 3\n"), telling).holes
     assert not first.confirmed(run(new=S.FAILED), telling).holes
+    broken = run(RECORDS.replace(b"2 True\n", b""), new=S.FAILED)
+    assert set(first.confirmed(broken, telling, salvages=True).holes) == {0}
     assert not first.confirmed(run(), frozenset()).holes
 
 

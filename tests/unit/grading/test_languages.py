@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tree_sitter import Node
 
 from swe_rollout.grading.blind_files import BlindFile, TestFile, make_files, may_be_blind
-from swe_rollout.grading.languages.syntax import _Reader, read_tests
+from swe_rollout.grading.languages.literals import Literals
+from swe_rollout.grading.languages.syntax import read_tests
 from swe_rollout.grading.languages.table import language_of
+from swe_rollout.grading.wants import Loose, Value
 from swe_rollout.types.instance import Expected
 
 JAVASCRIPT = "it('adds', async () => {{\n  {}\n}});\n"
 GO = 'package a\n\nimport "a/assert"\n\nfunc TestA(t *testing.T) {{\n\t{}\n}}\n'
+RUST = "#[test]\nfn adds() {{\n    {}\n}}\n"
 JAVA = "class ATest {{\n  @Test void adds() {{\n    {}\n  }}\n}}\n"
 
 
@@ -40,7 +45,8 @@ def wants(path: str, text: str) -> list[str]:
         ("expect(f()).not.toBe('a'); expect(f()).resolves.toBe('a');", []),
         ("expect(f()).toBe(`a${b}`); expect(f()).toBe(c);", []),
         ("expect(f()).toEqual({ ...a, b: 1 }); expect(f()).toEqual([a]);", []),
-        ("assert.equal(f(), '1'); other(f(), 'a'); x = expect(f()).toBe('a');", []),
+        ("assert.equal(f(), '1'); assert.equal(f(), null);", ["'1'"]),
+        ("other(f(), 'a'); x = expect(f()).toBe('a');", []),
         ("if (a) { expect(f()).toBe('a'); }", []),
         ("expect(f()).toBe('\\q'); expect(f()).toBe('\\ud800');", []),
     ],
@@ -59,6 +65,46 @@ def test_checks_of_javascript(check: str, found: list[str] | None) -> None:
         ("a_test.go", GO, "require.Equal(5, f())", ["5"]),
         ("a_test.go", GO, "assert.True(t, f()); assert.Nil(t, f())", ["a true value", "None"]),
         ("a_test.go", GO, "assert.Equal(t, g(), f()); assert.NotEqual(t, 1, f())", []),
+        ("a_test.go", GO, 'if got != "a" { t.Errorf("%s", got) }', ["'a'"]),
+        ("a_test.go", GO, "if got := f(); 5 != got { t.Helper(); t.Fail() }", ["5"]),
+        ("a_test.go", GO, 'want := 2.5; if f() != want { t.Fatal(want, "!") }', ["2.5"]),
+        ("a_test.go", GO, 'want := "a"; g(want); if f() != want { t.Fatal() }', []),
+        (
+            "a_test.go",
+            GO,
+            "if err != nil { t.Fatal(err) }; if !ok { t.Fail() }",
+            ["None", "a true value"],
+        ),
+        (
+            "a_test.go",
+            GO,
+            "if err == nil { t.Error() }; if f() { t.Error() }",
+            ["another value than None", "a false value"],
+        ),
+        ("a_test.go", GO, "if f() != 1 { g() }; if f() != 1 { t.Fail() } else { g() }", []),
+        ("a_test.go", GO, "if f() != 1 { t.Log() }; if f() > 1 { t.Fail() }", []),
+        ("a.rs", RUST, 'assert_eq!(f(a, "b")[0], "a\\n\\u{e9}", "why {} {}", 1, 2);', ["'a\\né'"]),
+        ("a.rs", RUST, "assert_eq!(-1.5f64, f()); assert_eq!(f(), 1_000u64)", ["-1.5", "1000"]),
+        (
+            "a.rs",
+            RUST,
+            "assert_eq!(f(), Some(vec![1, 2])); assert_eq!(f(), &[true]);",
+            ["[1, 2]", "[True]"],
+        ),
+        (
+            "a.rs",
+            RUST,
+            'assert_eq!(f(), "a".to_string()); assert_eq!(f(), Ok(String::from("b")));',
+            ["'a'", "'b'"],
+        ),
+        (
+            "a.rs",
+            RUST,
+            'assert!(f()); assert_eq!(f(), r#"a"b"#); assert_eq!(f(), false);',
+            ["a true value", "'a\"b'", "False"],
+        ),
+        ("a.rs", RUST, "assert_eq!(f(), g()); assert_ne!(f(), 1); assert_eq!(f(), Err(1));", []),
+        ("a.rs", RUST, "assert_eq!(f(), " + "[" * 2000 + "]" * 2000 + ");", []),
         ("ATest.java", JAVA, 'Assertions.assertEquals("a", f());', ["'a'"]),
         ("ATest.java", JAVA, "assertEquals(f(), 5L); assertEquals(2.5f, f());", ["5", "2.5"]),
         ("ATest.java", JAVA, 'assertThat(f()).isEqualTo("a");', ["'a'"]),
@@ -66,7 +112,7 @@ def test_checks_of_javascript(check: str, found: list[str] | None) -> None:
         ("ATest.java", JAVA, 'assertEquals("why", 1, f()); assertThat(f()).isNotNull();', []),
     ],
 )
-def test_checks_of_go_and_java(path: str, text: str, check: str, found: list[str]) -> None:
+def test_checks_of_go_rust_and_java(path: str, text: str, check: str, found: list[str]) -> None:
     assert wants(path, text.format(check)) == found
 
 
@@ -80,6 +126,9 @@ def test_checks_of_go_and_java(path: str, text: str, check: str, found: list[str
             "expect(f(\n)).toBe('abc');",
         ),
         ("a_test.go", GO, "TestA", 'assert.Equal(t, "abc",\n\t\tf())'),
+        ("a_test.go", GO, "TestA", 'if f() !=\n\t\t"abc" { t.Fail() }'),
+        ("a_test.go", GO, "TestA", 'want := "abc"\n\tif f() != want { t.Fatal(want) }'),
+        ("a.rs", "//! Docs.\n#![no_std]\n" + RUST, "a::adds", 'assert_eq!(f(),\n "abc");'),
         ("ATest.java", JAVA, "x.ATest#adds", 'assertEquals("abc",\n    f());'),
     ],
 )
@@ -105,6 +154,34 @@ def test_a_test_that_the_base_has_is_known() -> None:
     assert [hole.is_new for hole in watched.holes.values()] == [False]
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "test"),
+    [("a.js", JAVASCRIPT, "adds"), ("a_test.go", GO, "TestA"), ("A.java", JAVA, "adds")],
+)
+def test_a_test_fails_before_it_can_return(path: str, text: str, test: str) -> None:
+    failing = blind(path, text.format("return;"), test).text("records")
+    assert re.search(r"(throw|Fatal).*return", failing, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("value", "seen", "accepted"),
+    [
+        ("1", 1, True),
+        (1, "1.0", True),
+        (1, True, True),
+        (0, "", True),
+        ("a", 0, False),
+        (0, None, False),
+        ("1", [1], False),
+        ("1", "1.0", False),
+    ],
+)
+def test_loose_equality_is_that_of_javascript(
+    value: Value, seen: object, *, accepted: bool
+) -> None:
+    assert Loose(value).accepts(seen) is accepted
+
+
 def test_titles_are_ends_of_ids() -> None:
     text = JAVASCRIPT.format("expect(f()).toBe('abc');")
     for name in ("adds", "a > b > adds", "[x] adds", "- adds"):
@@ -115,13 +192,13 @@ def test_titles_are_ends_of_ids() -> None:
 
 def test_a_long_chain_of_calls_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    text_of = _Reader._text
+    text_of = Literals.text
 
-    def counted(reader: _Reader, node: Node | None) -> str:
+    def counted(reader: Literals, node: Node | None) -> str:
         read.append(text_of(reader, node))
         return read[-1]
 
-    monkeypatch.setattr(_Reader, "_text", counted)
+    monkeypatch.setattr(Literals, "text", counted)
     text = "a" + ".b('x')" * 1000
     assert wants("a.test.js", text) == []
     assert sum(map(len, read)) < 2 * len(text)

@@ -1,6 +1,6 @@
-"""Blind runs of tests in JavaScript, Java and Go, with their real runtimes: the league's games.
+"""Blind runs of tests in JavaScript, Java, Go and Rust, with real runtimes: the league's games.
 
-Each needs its own: `apt-get install nodejs golang temurin-25-jdk`.
+Each needs its own: `apt-get install nodejs golang temurin-25-jdk`, and rustup.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from swe_rollout.grading.build_files import is_build_file, steers
 from swe_rollout.grading.steering import IMPORTED, Task
 
 TASK = Task(
@@ -36,6 +37,12 @@ def undone(*touched: str, task: Task = TASK) -> list[str]:
         "packages/a/.babelrc",
         "src/test/resources/junit-platform.properties",
         ".mvn/maven.config",
+        "app/build.gradle.kts",
+        "gradle/wrapper/gradle-wrapper.properties",
+        "build.rs",
+        "crates/a/build.rs",
+        ".cargo/config.toml",
+        "go.work",
         "bin/check",
         "src/pkg/b.so",
         "src/pkg/b.cpython-311-x86_64-linux-gnu.so",
@@ -58,6 +65,9 @@ def test_what_steers_tests_or_is_compiled_goes_back(path: str) -> None:
             "src/pkg/b.py",
             "tox.ini",
             "README.md",
+            "src/build.rs",
+            "crates/a/src/deep/build.rs",
+            "src/config.toml",
             "testsuite.py",
             "src/pkg/tests.py",
         ),
@@ -123,3 +133,42 @@ def test_modules_that_may_stand_in_for_others_are_named_with_their_folders() -> 
 def test_names_of_runners_and_of_the_standard_library_are_known() -> None:
     assert {"pytest", "pluggy", "json", "difflib", "sitecustomize"} <= IMPORTED
     assert "semver" not in IMPORTED
+
+
+POM = "<project xmlns='http://maven.apache.org/POM/4.0.0'>{}</project>"
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after", "steering"),
+    [
+        ("package.json", '{"scripts": {"test": "a"}}', '{"scripts": {"test": "b"}}', True),
+        ("a/package.json", "", '{"jest": {}}', True),
+        ("package.json", '{"jest": {}, "version": "1"}', '{"version": "2", "jest": {}}', False),
+        ("package.json", "{}", '{"dependencies": {"a": "1"}, "exports": "./a.js"}', False),
+        ("package.json", '{"name": "a"}', "", False),
+        ("package.json", "{}", "[]", True),
+        ("package.json", "{}", "{", True),
+        ("package.json", "{}", "[" * 100_000, True),
+        ("package.json", "{}", '{"version": 1' + "0" * 10_000 + "}", True),
+        ("package.json", "{}", None, True),
+        ("Cargo.toml", '[package]\nname = "a"', '[package]\nname = "a"\nversion = "2"', False),
+        ("Cargo.toml", "", '[features]\na = []\n[dependencies]\nb = "1"', False),
+        ("Cargo.toml", '[package]\nname = "a"', '[package]\nname = "a"\nbuild = "b.rs"', True),
+        ("Cargo.toml", "", "[profile.test]\ndebug-assertions = false", True),
+        ("Cargo.toml", "", "[[test]]\nname = 'a'\nharness = false", True),
+        ("go.mod", "module a\ngo 1.18", "module a\n\ngo 1.22\nrequire b v1 // c", False),
+        ("go.mod", "module a", "module a\nrequire (\n b v1\n c v2\n)\n", False),
+        ("go.mod", "module a", "module a\nreplace b => ./b", True),
+        ("pom.xml", POM.format("<version>1</version>"), POM.format("<dependencies/>\n"), False),
+        ("pom.xml", POM.format(""), POM.format("<build><plugins/></build>"), True),
+        ("pom.xml", POM.format("<!-- a -->"), POM.format("<!-- b --><scm/>"), False),
+        ("pom.xml", POM.format(""), "<!DOCTYPE a [<!ENTITY b 'c'>]>" + POM.format("&b;"), True),
+        ("pom.xml", POM.format(""), "<a>" * 50_000, True),
+        ("pom.xml", POM.format(""), POM.format("<a>" * 50_000 + "</a>" * 50_000), True),
+    ],
+)
+def test_a_build_file_may_say_more_about_its_package(
+    path: str, before: str | None, after: str | None, *, steering: bool
+) -> None:
+    assert is_build_file(path)
+    assert steers(path, before, after) is steering

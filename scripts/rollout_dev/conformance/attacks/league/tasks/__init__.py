@@ -20,11 +20,12 @@ from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.instance import Evaluation, Expected, Instance
 
-LANGUAGES: Final = ("javascript", "java", "go")
+LANGUAGES: Final = ("javascript", "java", "go", "rust")
 GUESSED: Final = ("digit", "word", "answers")
 """Tasks in Python whose tests are so weak that who guesses is often right."""
 _IMAGE: Final = "league:1"
-_GO: Final = "/opt/go"
+_ELSEWHERE: Final = {"go": "/opt/go", "cargo": "/opt/rust"}
+"""Where a sandbox has what stands in folders of this machine that it does not show."""
 
 
 class Task(BaseModel):
@@ -46,7 +47,12 @@ class Task(BaseModel):
 
         A JDK whose configuration is a link to elsewhere can't be run there.
         """
-        folders = [Path("/usr/bin"), Path("/usr/local/go/bin"), *Path("/usr/lib/jvm").glob("*/bin")]
+        folders = [
+            Path("/usr/bin"),
+            Path("/usr/local/go/bin"),
+            *Path("/usr/lib/jvm").glob("*/bin"),
+            *Path.home().glob(".rustup/toolchains/*/bin"),
+        ]
         for path in (folder / self.program for folder in folders):
             settings = path.parent.parent / "conf/security/java.security"
             usable = settings.is_file() and not settings.is_symlink()
@@ -83,10 +89,9 @@ def _instance(task: Task, program: Path, images: Path) -> Instance:
     _write(folder, task.base)
     _git(folder, "commit", "--quiet", "--message=base")
     mounts = [Mount("testbed", "/testbed", writable=True)]
-    if task.program == "go":
-        # A sandbox does not show /usr/local.
-        (image / "go").symlink_to(program.parents[1])
-        mounts.append(Mount("go", _GO, writable=False))
+    if (place := _ELSEWHERE.get(task.program)) is not None:
+        (image / task.program).symlink_to(program.parents[1])
+        mounts.append(Mount(task.program, place, writable=False))
     save_image(LocalImage(_IMAGE, tuple(mounts), {}), image)
     return Instance(
         instance_id="league",

@@ -1,0 +1,94 @@
+"""Decide whether a changed build file steers how tests run. Pure; both texts are untrusted.
+
+Such a file says many things. Where nothing changes but what it says about its package, as its
+dependencies or its version, the change stays; any other change is undone as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Final
+from xml.etree import ElementTree as ET
+
+_JSON: Final = frozenset(
+    """name version description keywords homepage bugs license author contributors maintainers
+    funding files main module types typings exports imports browser bin man directories repository
+    dependencies devDependencies peerDependencies peerDependenciesMeta optionalDependencies
+    bundledDependencies engines os cpu private publishConfig sideEffects type""".split()  # noqa: SIM905
+)
+_CARGO: Final = frozenset({"dependencies", "dev-dependencies", "features", "badges", "lints"})
+_CRATE: Final = frozenset(
+    """version authors description documentation readme homepage repository license license-file
+    keywords categories rust-version publish""".split()  # noqa: SIM905
+)
+_MAVEN: Final = frozenset(
+    """dependencies version description name url developers contributors licenses scm organization
+    issueManagement inceptionYear""".split()  # noqa: SIM905
+)
+_REQUIRED: Final = re.compile(
+    r"^\s*require\s*(?:\([^)]*\)|[^\n]*)|^go [\d.]+|//[^\n]*", re.MULTILINE
+)
+
+
+def steers(path: str, before: str | None, after: str | None) -> bool:
+    """Return whether a change of this build file steers how tests run.
+
+    An empty text stands for a file that does not exist, None for one that can't be read.
+    """
+    rest = _RESTS[path.rpartition("/")[2]]
+    if before is None or after is None:
+        return True
+    try:
+        return rest(before) != rest(after)
+    except (ValueError, RecursionError, ET.ParseError):
+        return True
+
+
+def is_build_file(path: str) -> bool:
+    """Return whether `steers` knows a file of this name."""
+    return path.rpartition("/")[2] in _RESTS
+
+
+def _of_package_json(text: str) -> object:
+    found: object = json.loads(text or "{}")
+    if not isinstance(found, dict):
+        raise ValueError(text[:20])  # noqa: TRY004 (it is a value, to who reads the file)
+    return {key: value for key, value in found.items() if key not in _JSON}
+
+
+def _of_cargo(text: str) -> object:
+    found = {key: value for key, value in tomllib.loads(text).items() if key not in _CARGO}
+    match found.get("package"):
+        case dict() as package:
+            found["package"] = {key: each for key, each in package.items() if key not in _CRATE}
+        case _:
+            pass
+    return found
+
+
+def _of_pom(text: str) -> object:
+    if "<!" in re.sub(r"<!--.*?-->|<!\[CDATA\[", "", text, flags=re.DOTALL):
+        raise ValueError  # its own entities
+    if not text:
+        return ""
+    root = ET.fromstring(text)  # noqa: S314 (it has no entities)
+    for child in list(root):
+        if child.tag.rpartition("}")[2] in _MAVEN:
+            root.remove(child)
+    return ET.canonicalize(ET.tostring(root, "unicode"), strip_text=True)
+
+
+def _of_go(text: str) -> object:
+    return _REQUIRED.sub("", text).split()
+
+
+_RESTS: Final[Mapping[str, Callable[[str], object]]] = {
+    "package.json": _of_package_json,
+    "Cargo.toml": _of_cargo,
+    "pom.xml": _of_pom,
+    "go.mod": _of_go,
+}
+"""What each file says that steers tests."""

@@ -1,0 +1,37 @@
+#[allow(unused_macros)] macro_rules! @HOLE@ {
+    (seen $number:expr, $value:expr) => { @HOLE@!(record $number, ::std::format!("{:?}", &$value)) };
+    (truth $number:expr, $value:expr) => { @HOLE@!(record $number, ::std::format!("{:?}", ($value) == true)) };
+    (record $number:expr, $text:expr) => {{
+        fn plain(text: &str) -> ::std::option::Option<::std::string::String> {
+            let mut out = ::std::string::String::new();
+            let mut word = ::std::string::String::new();
+            let mut rest = text.chars().peekable();
+            while let ::std::option::Option::Some(c) = rest.next() {
+                if c.is_alphabetic() && !(c == 'e' && out.ends_with(|d: char| d.is_ascii_digit())) {
+                    word.push(c);
+                    if rest.peek().map_or(false, |d| d.is_alphanumeric()) { continue; }
+                    match word.as_str() { "true" => out.push_str("True"), "false" => out.push_str("False"), "None" => out.push_str("None"), "Some" | "Ok" => {}, _ => return ::std::option::Option::None }
+                    word.clear();
+                } else if c == '"' {
+                    out.push('"');
+                    loop {
+                        let mut d = rest.next()?;
+                        if d == '"' { break; }
+                        if d == '\\' {
+                            d = match rest.next()? { 'n' => '\n', 't' => '\t', 'r' => '\r', '0' => '\0',
+                                'u' => { let code: ::std::string::String = rest.by_ref().skip(1).take_while(|e| *e != '}').collect(); ::std::char::from_u32(u32::from_str_radix(&code, 16).ok()?)? }
+                                other => other };
+                        }
+                        if d.is_ascii() && !d.is_ascii_control() && d != '"' && d != '\\' { out.push(d); } else { out.push_str(&::std::format!("\\U{:08x}", d as u32)); }
+                    }
+                    out.push('"');
+                } else if c.is_ascii_digit() || "[](), .-+e".contains(c) { out.push(c); } else { return ::std::option::Option::None; }
+            }
+            ::std::option::Option::Some(out)
+        }
+        let line = plain(&$text).filter(|each| each.len() <= 65536);
+        let line = line.unwrap_or_else(|| "?".into());
+        let mut file = ::std::fs::OpenOptions::new().append(true).create(true).open(@RECORDS@).unwrap();
+        ::std::io::Write::write_all(&mut file, ::std::format!("{} {}\n", $number, line).as_bytes()).unwrap();
+    }};
+}
