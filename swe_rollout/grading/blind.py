@@ -11,17 +11,25 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swe_rollout.errors import GraderError
-from swe_rollout.grading.blind_files import BlindFile, TestFile, Watched, function_of, make_files
+from swe_rollout.grading.blind_files import (
+    BlindFile,
+    TestFile,
+    Watched,
+    function_of,
+    make_files,
+    may_be_blind,
+)
 from swe_rollout.grading.holes import Hole
 from swe_rollout.grading.odds import odds
 from swe_rollout.grading.wants import (
     Computed,
     Contains,
+    Filed,
     NotARecordError,
     Truth,
     Unplain,
@@ -29,6 +37,7 @@ from swe_rollout.grading.wants import (
     holds,
     read_record,
 )
+from swe_rollout.sandbox.patch_text import file_diffs
 from swe_rollout.types.instance import Expected, Instance
 from swe_rollout.types.verdict import TestStatus
 
@@ -48,15 +57,30 @@ class Blind:
     """The test files of a blind run."""
 
     files: Mapping[str, BlindFile]
+    data: tuple[TestFile, ...] = ()
+    """The other files of the hidden tests."""
 
     def texts(self, records: str) -> dict[str, str]:
         """Return each file by path, for a run that writes its records to the path `records`."""
-        return {path: file.text(records) for path, file in self.files.items()}
+        texts = {path: file.text(records) for path, file in self.files.items()}
+        return texts | {file.path: "" for file in self._emptied}
 
     @property
     def bases(self) -> dict[str, str | None]:
         """The text of each file in the base, by path."""
-        return {path: file.base for path, file in self.files.items()}
+        bases = {path: file.base for path, file in self.files.items()}
+        return bases | {file.path: file.base for file in self.data}
+
+    @property
+    def _emptied(self) -> tuple[TestFile, ...]:
+        """The files with nothing but what a hole asks for."""
+        known = {
+            value
+            for hole in self.holes.values()
+            if isinstance(hole.want, Filed)
+            for value in hole.want.values
+        }
+        return tuple(file for file in self.data if not known.isdisjoint(_as_read(file)))
 
     @property
     def holes(self) -> dict[int, Hole]:
@@ -79,35 +103,43 @@ class Blind:
             if hole.is_new and not base.meets(number, hole.want)
         )
 
+    def filled(self, gold: BlindRun) -> Blind:
+        """Return these files with what a run of the gold patch shows where the test computes."""
+        texts = frozenset(text for file in self.data for text in _as_read(file))
+        return self._with(
+            lambda each: {n: gold.shown(n, hole, texts) for n, hole in each.holes.items()}
+        )
+
+    def _with(self, holes: Callable[[Watched], Mapping[int, Hole]]) -> Blind:
+        files = {
+            path: replace(file, watched=tuple(replace(w, holes=holes(w)) for w in file.watched))
+            for path, file in self.files.items()
+        }
+        return replace(self, files=files)
+
     def confirmed(
         self, gold: BlindRun, telling: frozenset[int], *, salvages: bool = False
     ) -> Blind:
         """Return what stays out after a run of the gold patch: where its record is the value.
 
-        What is computed is what it shows. A test whose telling holes could be guessed keeps none
+        A test whose telling holes could be guessed keeps none
         and is made to fail instead; so is one that failed, unless what it did before can be
         salvaged: the holes before the one that it met last, which must have broken it.
         """
         failed = {function_of(test) for test, status in gold.statuses.items() if status in _FAILED}
         passed = {function_of(test) for test, status in gold.statuses.items() if status in _PASSED}
 
-        def kept(each: Watched) -> Watched:
+        def kept(each: Watched) -> Mapping[int, Hole]:
             names = {function_of(test) for test in each.tests}
-            shown = {number: gold.shown(number, hole) for number, hole in each.holes.items()}
-            right = {n: hole for n, hole in shown.items() if gold.meets(n, hole.want)}
+            right = {n: hole for n, hole in each.holes.items() if gold.meets(n, hole.want)}
             if names & failed:
                 last = [number for number in gold.records if number in each.holes][-1:]
                 right = {n: hole for n, hole in right.items() if salvages and n not in last}
             wants = [(hole.want, n in telling) for n, hole in right.items()]
             sound = names & (passed | failed) and _is_worth(wants)
-            return replace(each, holes=right if sound else {})
+            return right if sound else {}
 
-        return Blind(
-            {
-                path: replace(file, watched=tuple(map(kept, file.watched)))
-                for path, file in self.files.items()
-            }
-        )
+        return self._with(kept)
 
     @property
     def blinded(self) -> frozenset[str]:
@@ -145,9 +177,16 @@ class BlindRun:
         """Return whether a check was made, and nothing that it looked at fails it."""
         return holds(want, self.records.get(number, ()))
 
-    def shown(self, number: int, hole: Hole) -> Hole:
-        """Return a hole with what a run of the gold patch shows, if the test computes that."""
+    def shown(self, number: int, hole: Hole, texts: Collection[object]) -> Hole:
+        """Return a hole with what a run of the gold patch shows, if the test computes that.
+
+        What it should read from a file has to be one of `texts`.
+        """
         match hole.want:
+            case Filed(values=()):
+                seen = self.records.get(number, ())
+                known = all(isinstance(each, str | bytes) and each in texts for each in seen)
+                return replace(hole, want=Filed(seen if known else ()))
             case Computed(values=()) if not self.is_unplain(number):
                 return replace(hole, want=Computed(self.records.get(number, ())))
             case _:
@@ -156,6 +195,12 @@ class BlindRun:
     def is_unplain(self, number: int) -> bool:
         """Return whether a check looked at what can't be recorded, such as an object."""
         return Unplain.UNPLAIN in self.records.get(number, ())
+
+
+def _as_read(file: TestFile) -> tuple[str | bytes, ...]:
+    """Return what a test may read from a file; an empty one shows nothing."""
+    texts = dict.fromkeys((file.text, file.text.rstrip(), file.text.strip()))
+    return tuple(each for text in texts if text for each in (text, text.encode()))
 
 
 def _record(line: str) -> tuple[int, object]:
@@ -200,7 +245,7 @@ class Expectation:
             if statuses.get(test) in _FAILED and function_of(test) not in blinded
         }
         wants = [(h.want, number in telling) for number, h in blind.holes.items() if h.is_new]
-        visible = "\n".join([_known(instance), *blind.texts("").values()])
+        visible = "\n".join(_visible(instance, blind.texts("")))
         claimed = odds(wants, visible, issue=instance.problem_statement)
         return cls(blind, frozenset(passing), failing, claimed)
 
@@ -259,10 +304,14 @@ class Expectation:
                 yield f"{test} is {status.value} where it has to be {gold.value}"
 
 
-def _known(instance: Instance) -> str:
-    """Return what code of a patch can read in a blind run beside test files and issue."""
-    program = instance.evaluation
-    return "\n".join([(program.script or "").replace(instance.test_patch, ""), *program.commands])
+def _visible(instance: Instance, texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield what code of a patch can read in a blind run, beside the issue."""
+    yield from texts.values()
+    yield from instance.evaluation.commands
+    yield (instance.evaluation.script or "").replace(instance.test_patch, "")
+    for part in file_diffs(instance.test_patch.encode(errors="replace")):
+        if not any(path in texts for path in part.paths):
+            yield part.data.decode(errors="replace")
 
 
 def _is_held(watched: Watched, seen: BlindRun) -> bool:
@@ -276,4 +325,6 @@ def _short(want: Want) -> str:
 
 def make_blind(files: Iterable[TestFile], expected: Expected, seed: str) -> Blind:
     """Take out what these test files expect of the tests to fix, and make other tests fail."""
-    return Blind(make_files(files, expected, seed))
+    known = tuple(files)
+    made = make_files(known, expected, seed)
+    return Blind(made, tuple(file for file in known if not may_be_blind(file.path)))

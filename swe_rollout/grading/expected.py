@@ -82,6 +82,17 @@ def _is_pure(part: ast.AST, names: Collection[str]) -> bool:
             return True
 
 
+def reads_file(node: ast.expr) -> bool:
+    """Return whether an expression may be the whole text of a file."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="strip" | "rstrip", value=inner)):
+            return reads_file(inner)
+        case ast.Call(func=ast.Attribute(attr="read_text" | "read_bytes" | "read")):
+            return True
+        case _:
+            return False
+
+
 def pure_functions(bound: Collection[str]) -> frozenset[str]:
     """Return functions whose results depend on their arguments alone, but for rebound names."""
     return _FUNCTIONS.difference(bound)

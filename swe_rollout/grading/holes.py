@@ -19,11 +19,12 @@ from swe_rollout.grading.expected import (
     literal,
     plain,
     pure_functions,
+    reads_file,
     statements,
     uses,
 )
 from swe_rollout.grading.required import Check, checks
-from swe_rollout.grading.wants import Close, Computed, Contains, Equal, Want
+from swe_rollout.grading.wants import Close, Computed, Contains, Equal, Filed, Want
 
 _MOST: Final = 500
 """The most values that are taken out of one test."""
@@ -110,6 +111,7 @@ class _Finder:
 
     def holes(self) -> Iterator[Hole]:
         for check, statement in self._checks:
+            yield from self._read(check)
             for side in check.sides:
                 yield from self._in_place(side, statement)
             if check.inner is not None:
@@ -133,6 +135,22 @@ class _Finder:
             else:
                 continue
             yield Hole(want, (self._span(leaf),), is_new=self._is_new(around))
+
+    def _read(self, check: Check) -> Iterator[Hole]:
+        """Yield the hole of a check that compares with a file's text, and with nothing known."""
+        files = list[ast.expr]()
+        for side in check.sides:
+            is_name = isinstance(side, ast.Name) and side.id in self._compared & self._once
+            values = self._values(side.id) if isinstance(side, ast.Name) else [side]
+            if any(True for value in values for _ in self._in_place(value, value)):
+                return
+            if is_name or values == [side]:
+                files += [value for value in values if reads_file(value)]
+        if len(files) == 1:
+            yield Hole(Filed(), (self._span(files[0]),))
+
+    def _values(self, name: str) -> list[ast.expr]:
+        return [value for value, _ in self._bound.get(name, ())]
 
     def _around(self, check: Check, statement: ast.stmt) -> Iterator[Hole]:
         """Yield the hole of a check that becomes a call with the value that it looks at."""

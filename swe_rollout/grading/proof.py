@@ -149,11 +149,12 @@ async def _confirm(
             return Expectation(blind)
         gold = await run(instance.gold_patch, part=next(parts), blind=blind)
         _require_tests(instance, gold)
+        shown = await asyncio.to_thread(gold.read_blind)
+        filled = blind.filled(shown)
         if number == 1 and blind.holes:
             base = await run("", part=next(parts), blind=blind)
-            telling = blind.telling(await asyncio.to_thread(base.read_blind))
-        shown = await asyncio.to_thread(gold.read_blind)
-        confirmed = blind.confirmed(
+            telling = filled.telling(await asyncio.to_thread(base.read_blind))
+        confirmed = filled.confirmed(
             shown, telling if number < _ROUNDS else frozenset(), salvages=number < _ROUNDS - 1
         )
         if confirmed == blind:

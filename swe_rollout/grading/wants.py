@@ -92,6 +92,12 @@ class Computed:
         return " or ".join(map(repr, self.values))
 
 
+class Filed(Computed):
+    """Asks for the text of a hidden file, which a run of the gold patch has shown."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Contains:
     """Asks for something that contains this value."""

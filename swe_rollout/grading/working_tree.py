@@ -172,7 +172,7 @@ class WorkingTree:
             return ()
         hidden = touched_paths(self.instance.test_patch)
         others = other_files(self.instance.expected, self.instance.digest)
-        paths = dict.fromkeys((*hidden, *(path for path in others if not _is_unsafe(path))))
+        paths = dict.fromkeys((*hidden, *filter(_may_be_read, others)))
         return await read_test_files(self.sandbox, self.base, tuple(paths))
 
     async def add_hidden_tests(self, test_patch: str, *, only_try: bool) -> str | None:
@@ -200,6 +200,10 @@ class WorkingTree:
                 "the hidden tests could not be added", why=repository.failure_text(result)
             )
         return None
+
+
+def _may_be_read(path: str) -> bool:
+    return may_be_blind(path) and not _is_unsafe(path)
 
 
 def _is_unsafe(path: str) -> bool:
@@ -246,9 +250,9 @@ async def solve(sandbox: Sandbox, task: FolderTask) -> Patch:
 async def read_test_files(
     sandbox: Sandbox, base: str, paths: Sequence[str]
 ) -> tuple[TestFile, ...]:
-    """Read the files with tests among `paths`, and their text in `base`; leave out large ones."""
+    """Read these files, those with tests first, and their text in `base`; leave out large ones."""
     found = []
-    chosen = [path for path in paths if may_be_blind(path)][:_MOST_FILES]
+    chosen = sorted(paths, key=lambda path: not may_be_blind(path))[:_MOST_FILES]
     was = await read_base(sandbox, base, chosen)
     for path in chosen:
         if path not in was and await _is_in_base(sandbox, base, path):

@@ -155,6 +155,8 @@ def file_diff(path: str, old: str | None, new: str | None) -> str:
     if new is None:
         head += "deleted file mode 100644\n"
     before, after = _git_lines(old or ""), _git_lines(new or "")
+    if not before and not after:
+        return head
     return (
         f"{head}--- {'/dev/null' if old is None else f'a/{path}'}\n"
         f"+++ {'/dev/null' if new is None else f'b/{path}'}\n"

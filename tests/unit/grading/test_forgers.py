@@ -32,6 +32,8 @@ class Case:
     gold: str
     other: str
     forgers: tuple[str, ...]
+    data: str = ""
+    """A hidden file beside the test."""
 
 
 CASES = {
@@ -74,6 +76,20 @@ CASES = {
         "def f():\n    raise Mine('f: there is no such number, at all') from KeyError(1)\n",
         (f"{READ}    raise ValueError(text)\n",),
     ),
+    "the text of a file": Case(
+        (
+            'with open("expected.txt") as file:',
+            "    wanted = file.read()",
+            "self.assertEqual(f(), wanted)",
+        ),
+        "def f():\n    return 'what is expected\\nstands in a file\\n'\n",
+        "def f():\n    return '\\n'.join(['what is expected', 'stands in a file', ''])\n",
+        (
+            "def f():\n    return open('expected.txt').read()\n",
+            "def f():\n    return open('expected.txt').read() or 'what is expected'\n",
+        ),
+        data="what is expected\nstands in a file\n",
+    ),
     "answers": Case(
         (
             *(f"self.assert{n in (1, 2, 5, 7, 8)}(f({n}))" for n in range(9)),
@@ -111,13 +127,16 @@ async def test_who_reads_what_is_asked_for_is_found_out(
 ) -> None:
     case = CASES[name]
     body = "".join(f"        {line}\n" for line in case.checks)
+    hidden = {"test_calc.py": f"{TESTS}    def test_it(self):\n{body}"}
+    if case.data:
+        hidden["expected.txt"] = case.data
     instance = Instance(
         instance_id="demo__calc-1",
         problem_statement="f() returns nothing",
         image="test/calc:1",
         base_commit=git(folder, "rev-parse", "HEAD").strip(),
         gold_patch=diff(folder, **{"calc.py": case.gold}),
-        test_patch=diff(folder, **{"test_calc.py": f"{TESTS}    def test_it(self):\n{body}"}),
+        test_patch=diff(folder, **hidden),
         evaluation=Evaluation(commands=(COMMAND,)),
         log_parser="django",
         expected=Expected((FIXED,)),

@@ -8,7 +8,7 @@ import pytest
 
 from swe_rollout.grading.edits import Source
 from swe_rollout.grading.holes import find_holes
-from swe_rollout.grading.wants import Close, Computed, Contains, Equal, Truth, Want
+from swe_rollout.grading.wants import Close, Computed, Contains, Equal, Filed, Truth, Want
 
 
 def wants(text: str, *, base: str = "") -> list[Want]:
@@ -166,6 +166,22 @@ def test_parameters_that_are_only_compared(decorator: str, found: list[object]) 
 def test_what_the_base_has_is_known() -> None:
     old = "def test_x():\n    assert f() == 'a'\n"
     assert values(old + "    assert g() == 'b'\n", base=old) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        (["assert f() == (DATA / 'a.txt').read_text().strip()"], 1),
+        (["wanted = open('a').read()", "self.assertEqual(f(), wanted)"], 1),
+        (["wanted = open('a').read()", "assert f() == wanted", "assert g() == wanted"], 0),
+        (["wanted = open('a').read()", "g(wanted)", "assert f() == wanted"], 0),
+        (["out = p.read_text()", "assert out == 'a'"], 0),
+        (["wanted = 'a'", "assert p.read_text() == wanted"], 0),
+        (["assert p.read_text() == q.read_text()"], 0),
+    ],
+)
+def test_a_file_is_read_where_nothing_else_is_expected(lines: list[str], count: int) -> None:
+    assert sum(isinstance(want, Filed) for want in wants(body(*lines))) == count
 
 
 @pytest.mark.parametrize("text", ["assert " + "f(" * 150 + ")" * 150 + " == 1", "x = " + "[" * 90])
