@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import Token
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Self
+from typing import Protocol, Self
 
 import structlog
 
-from swe_rollout.agent.context import AgentContext
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary, EpisodeError, SandboxDestroyedError
 from swe_rollout.events import AttemptBegan, AttemptEnded, Phase, PhaseBegan, TurnEnded
@@ -20,13 +19,34 @@ from swe_rollout.grading.rewards import RewardInput
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.types.episode import Failure, Resumption, StopReason, Timing
-from swe_rollout.types.trajectory import ChatRecord, Trajectory
+from swe_rollout.types.trajectory import ChatLine, ChatRecord, Trajectory
 from swe_rollout.types.turn import Turn
 from swe_rollout.types.verdict import Reward, Verdict
 
 log = structlog.get_logger()
 _EVIDENCE_CHARS = 1000
 _NO_TOKENS = Branch(0, BranchKind.MAIN, None, 0, (), (), (), ())
+
+
+class Branched(Protocol):
+    """The agents of an episode, or a harness in their place: turns in branches."""
+
+    @property
+    def episode_turns(self) -> Sequence[Turn]:
+        """All turns so far."""
+        ...
+
+    def branches(self) -> tuple[Branch, ...]:
+        """Return all branches, the main one first."""
+        ...
+
+    def prompts(self) -> tuple[ChatLine, ...]:
+        """Return the messages that the branches start with."""
+        ...
+
+    def chat(self) -> ChatRecord | None:
+        """Return the conversations of an episode without tokens; None if it has tokens."""
+        ...
 
 
 class Recorder:
@@ -39,7 +59,7 @@ class Recorder:
     def __init__(self, attempt: Attempt, context: JobContext) -> None:
         self.attempt = attempt
         self.context = context
-        self.agent: AgentContext | None = None
+        self.agent: Branched | None = None
         self.stop_reason: StopReason | None = None
         self.patch = Patch()
         self.verdict: Verdict | None = None

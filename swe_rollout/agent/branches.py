@@ -61,14 +61,23 @@ class OpenBranch:
     """One branch: its log, and the input that follows its last turn."""
 
     def __init__(
-        self, index: int, kind: BranchKind, parent: OpenBranch | None, prompt: Rendered
+        self,
+        index: int,
+        kind: BranchKind,
+        parent: OpenBranch | None,
+        prompt: Rendered,
+        *,
+        parent_length: int | None = None,
     ) -> None:
+        """`parent_length` is the length of the parent's log, if it opened the branch earlier."""
         self.index = index
         self.has_turns = False
         self._kind = kind
         self._parent = parent
         self._parent_length: int | None = 0 if parent is None else len(parent.log)
-        if parent is not None and not parent.has_turns:
+        if parent_length is not None:
+            self._parent_length = parent_length
+        elif parent is not None and not parent.has_turns:
             self._parent_length = None  # its prompt may still grow
         self.begin((), prompt)
         self._last_calls: tuple[ToolCall, ...] = ()

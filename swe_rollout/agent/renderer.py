@@ -17,6 +17,7 @@ from swe_rollout.agent.call_text import describe_tools, stands_in_words
 from swe_rollout.agent.delta import DeltaTemplate, StandIns
 from swe_rollout.agent.dialect import id_of, messages, name_of
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
+from swe_rollout.agent.history import Exchange, history
 from swe_rollout.agent.model_files import read_model_files
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
@@ -159,6 +160,25 @@ class Renderer:
         pieces = stand_ins.pieces(text)
         bodies = map(self.grammar.dialect.user.apply, users)
         return Rendered(self._encoding.encode(_joined(pieces, bodies)), self._opens(pieces[-1]))
+
+    def history(
+        self, first: Sequence[Message], exchanges: Sequence[Exchange], tools: Sequence[ToolSpec]
+    ) -> Rendered:
+        """Render a conversation with turns that were not sampled here. All of it is body.
+
+        Raises UnfitHistoryError if the template can't show it.
+        """
+        told = "" if self.grammar.dialect.writes_tools else self._tools_text(tools)
+        parts = history(
+            first,
+            exchanges,
+            tools,
+            self.template,
+            self.grammar.dialect,
+            controls=self.controls.values(),
+            told=told,
+        )
+        return Rendered(self._encoding.encode(parts), self._opens(parts[-1].text))
 
     def delta(
         self,

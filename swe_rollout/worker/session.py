@@ -119,7 +119,7 @@ class Session:
         replaces `spec.sampling`. Raises UsageError for an unknown id and for an episode that is
         already being played.
         """
-        found = self._instance(instance) if isinstance(instance, str) else instance
+        found = self.instance(instance) if isinstance(instance, str) else instance
         number = self.new_samples(found.instance_id) if sample is None else sample
         episode = EpisodeId(self.job.metadata.name, found.instance_id, number)
         if episode in self._playing:
@@ -153,7 +153,7 @@ class Session:
         A sample that failed for good is replaced, up to `refills` times; after that, the group is
         short. Samples get numbers unused in this session. Raises the errors of `run_episode`.
         """
-        found = self._instance(instance) if isinstance(instance, str) else instance
+        found = self.instance(instance) if isinstance(instance, str) else instance
         wanted = self.job.spec.samples if samples is None else samples
         if wanted < 1 or refills < 0:
             raise UsageError(
@@ -174,7 +174,8 @@ class Session:
         await gather_all(fill(first + place) for place in range(wanted))
         return group.group()
 
-    def _instance(self, instance_id: str) -> Instance:
+    def instance(self, instance_id: str) -> Instance:
+        """Return a task. Raises UsageError for an unknown id."""
         if (found := self._by_id.get(instance_id)) is not None:
             return found
         names = [each.instance_id for each in self.instances]

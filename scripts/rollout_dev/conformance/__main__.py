@@ -11,6 +11,7 @@ CONTRACTS = Programs(
         "attacks",
         "chaos",
         "crash_equal",
+        "gateway",
         "grading",
         "honest",
         "parser_time",

@@ -179,8 +179,15 @@ async def serve(
     on_ready: Callable[[str], None],
     setup: ServerOptions | None = None,
 ) -> None:
+    """Serve until cancelled; `on_ready` gets the address."""
+    await serve_app(make_app(engine, setup), host=host, port=port, on_ready=on_ready)
+
+
+async def serve_app(
+    app: web.Application, *, host: str, port: int, on_ready: Callable[[str], None]
+) -> None:
     """Serve until cancelled; `on_ready` gets the address, with the actual port if `port` is 0."""
-    runner = web.AppRunner(make_app(engine, setup), access_log=None)
+    runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from swe_rollout.tokens.branch import BranchKind
+from swe_rollout.tokens.branch import Branch, BranchKind
+from swe_rollout.types.turn import Turn
 from unit.agent.agent_parts import Played, Player
+
+
+class Branched(Protocol):
+    """What has turns in branches."""
+
+    @property
+    def episode_turns(self) -> Sequence[Turn]: ...
+
+    def branches(self) -> tuple[Branch, ...]: ...
 
 
 def assert_branches_hold(played: Played, engine: Player) -> None:
     """Each sampled token stands in one branch, and each request was its branch so far."""
-    branches, turns = played.context.branches(), played.context.episode_turns
+    assert_hold(played.context, engine)
+
+
+def assert_hold(played: Branched, engine: Player) -> None:
+    """Check the same of whatever has branches."""
+    branches, turns = played.branches(), played.episode_turns
     assert [branch.index for branch in branches] == list(range(len(branches)))
     assert [turn.index for turn in turns] == list(range(len(turns)))
     for branch in branches:

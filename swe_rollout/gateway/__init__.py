@@ -1,0 +1,1 @@
+"""The gateway: agents that speak a chat API, over exact tokens."""

@@ -1,0 +1,81 @@
+"""Turn what was sampled into an answer for a harness.
+
+A call is given away as it was sampled, also one that does not fit: the harness checks its own
+tools. What is no call at all is text.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from swe_rollout.agent.parts import AgentParts
+from swe_rollout.agent.sampled_turn import SampledTurn
+from swe_rollout.gateway.values import Answer, Call, Finish, Request
+from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall, Turn
+
+
+def calls_of(turn: SampledTurn) -> tuple[ToolCall, ...]:
+    """Return the attempts at a call that a harness can answer: those with a name."""
+    return tuple(
+        call for call in turn.calls if call.name and call.status is not CallStatus.UNCLOSED
+    )
+
+
+def answer_of(
+    turn: SampledTurn, record: Turn, prompt_tokens: int, request: Request, parts: AgentParts
+) -> Answer:
+    """Return the answer that a sampled turn is."""
+    calls = calls_of(turn)
+    text = turn.words
+    for call in calls:
+        text = text.replace(call.raw.strip(), "", 1)
+    text, is_stopped = _before(text.strip(), request.stops)
+    finish = Finish.CALLS if calls else Finish.STOP
+    if record.finish_reason is FinishReason.LENGTH and not is_stopped:
+        finish = Finish.LENGTH
+    name = f"{record.index}"
+    return Answer(
+        id=f"turn_{name}",
+        text=text,
+        reasoning=_reasoning(turn, parts),
+        calls=tuple(
+            Call(f"call_{name}_{place}", call.name, _arguments(call))
+            for place, call in enumerate(calls)
+        ),
+        finish=finish,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=record.completion_tokens,
+        cached_tokens=record.cached_tokens,
+        created=int(time.time()),
+    )
+
+
+def _before(text: str, stops: tuple[str, ...]) -> tuple[str, bool]:
+    """Return the text before the first of these."""
+    places = [at for stop in stops if stop and (at := text.find(stop)) >= 0]
+    return (text[: min(places)], True) if places else (text, False)
+
+
+def _arguments(call: ToolCall) -> str:
+    """Return the arguments as JSON, also of a call that does not fit, or else its own text."""
+    if call.arguments or call.status is CallStatus.OK:
+        return json.dumps(call.arguments, ensure_ascii=False)
+    try:
+        found = json.loads(call.raw)
+    except (ValueError, RecursionError):
+        return call.raw
+    match found:
+        case {"name": _, "arguments": dict() as inner} | {"name": _, "parameters": dict() as inner}:
+            return json.dumps(inner, ensure_ascii=False)
+        case _:
+            return call.raw
+
+
+def _reasoning(turn: SampledTurn, parts: AgentParts) -> str:
+    """Return the reasoning of a turn, between its marks."""
+    marks = parts.tokens.renderer.reasoning(opened=False)
+    if not marks.closer or marks.closer not in turn.text:
+        return ""
+    before = turn.text.partition(marks.closer)[0]
+    return before.rpartition(marks.opener)[2].strip() if marks.opener else before.strip()

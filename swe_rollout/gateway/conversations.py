@@ -1,0 +1,332 @@
+"""The conversations of one episode, as a tree of branches over exact tokens.
+
+A request is known by its conversation alone, because harnesses send no ids that could be trusted.
+What extends an answer is a delta on the sampled ids. What differs opens a branch, whose prompt is
+rendered anew or copied from the ids up to where the two part; either way nothing sampled is
+tokenised again, and each sampled token is trained on in the one branch in which it was sampled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from swe_rollout.agent.branches import EpisodeState, OpenBranch
+from swe_rollout.agent.first_prompt import PromptTooLongError
+from swe_rollout.agent.history import UnfitHistoryError
+from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.agent.parts import AgentParts
+from swe_rollout.agent.policy_turns import PolicyTurns
+from swe_rollout.agent.renderer import Rendered
+from swe_rollout.agent.tools.base import Toolbox, ToolContext, ToolSpec
+from swe_rollout.errors import EpisodeError, InternalError, failure_of
+from swe_rollout.gateway.answers import answer_of, calls_of
+from swe_rollout.gateway.matching import chain, changes, exchange_of, results_of, tells
+from swe_rollout.gateway.values import Answer, BadRequestError, Request
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.spec.limits import CutTurns
+from swe_rollout.spec.policy import Sampling
+from swe_rollout.tokens.branch import Branch, BranchKind
+from swe_rollout.types.episode import EpisodeId, StopReason
+from swe_rollout.types.trajectory import ChatLine, ChatRecord
+from swe_rollout.types.turn import Observation, ToolCall, Turn
+
+MOST_BRANCHES: Final = 256
+"""The most branches of an episode; each has a prompt of its own in the record."""
+
+
+class EndedError(Exception):
+    """The episode is over: no request of its harness is answered any more."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One request and its answer."""
+
+    parent: Node | None
+    _branch: OpenBranch | None = None
+    end: int = 0
+    """The tokens of the branch with the answer."""
+    task: asyncio.Task[Answer] | None = None
+    calls: tuple[ToolCall, ...] = ()
+    """The calls of the answer, as they were sampled."""
+    reasoning_is_open: bool = False
+    is_extended: bool = False
+    """Whether the branch goes on behind the answer."""
+
+    @property
+    def branch(self) -> OpenBranch:
+        """The branch that holds the answer."""
+        assert self._branch is not None  # noqa: S101 (whoever samples has opened it)
+        return self._branch
+
+    @branch.setter
+    def branch(self, opened: OpenBranch) -> None:
+        self._branch = opened
+
+    @property
+    def answer(self) -> Answer | None:
+        """The answer, once it is there."""
+        task = self.task
+        return task.result() if task and task.done() and not task.exception() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Why a branch was opened, or how a request that extends one differs from what was answered."""
+
+    turn: int
+    branch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _OfHarness:
+    """A tool that the harness runs."""
+
+    spec: ToolSpec
+
+    async def run(self, arguments: object, sandbox: Sandbox, context: ToolContext) -> Observation:
+        del arguments, sandbox, context
+        raise InternalError("a harness runs its own tools")
+
+
+class Conversations:
+    """Answers the requests of one harness."""
+
+    def __init__(
+        self,
+        parts: AgentParts,
+        episode: EpisodeId,
+        sampling: Sampling,
+        on_turn: Callable[[Turn], None] = lambda _: None,
+    ) -> None:
+        """`on_turn` gets each turn when its answer is there."""
+        self.state = EpisodeState(parts, on_turn)
+        self.notes: list[Opened] = []
+        """What differed, in order."""
+        self.stop: StopReason | None = None
+        """The limit that ended the episode."""
+        self._parts, self._episode, self._sampling = parts, episode, sampling
+        self._nodes: dict[bytes, list[Node]] = {}
+        self._is_closed = False
+
+    @property
+    def episode_turns(self) -> Sequence[Turn]:
+        """All turns so far."""
+        return self.state.turns
+
+    def branches(self) -> tuple[Branch, ...]:
+        """Return all branches, the main one first."""
+        return tuple(branch.record() for branch in self.state.branches if len(branch.log))
+
+    def prompts(self) -> tuple[ChatLine, ...]:
+        """Return the messages that the branches start with."""
+        return self.state.prompts()
+
+    def chat(self) -> ChatRecord | None:
+        """Return None: these conversations have tokens."""
+        return None
+
+    async def close(self) -> None:
+        """Answer nothing any more, and wait until nothing is sampled."""
+        self._is_closed = self.state.is_over = True
+        tasks = [n.task for nodes in self._nodes.values() for n in nodes if n.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request; one that was answered, and not gone on from, gets the same answer.
+
+        Cancelling the call does not end the sampling. Raises BadRequestError, EndedError, and the
+        error that ended the episode.
+        """
+        self._check()
+        digests = chain(request)
+        node = next((n for n in self._nodes.get(digests[-1], ()) if not n.is_extended), None)
+        # Nothing is awaited before the node is known, so that equal requests find it.
+        node = node or self._begun(request, digests)
+        assert node.task is not None  # noqa: S101 (`_begun` has begun it)
+        return await asyncio.shield(node.task)
+
+    async def count(self, request: Request) -> int:
+        """Return how many tokens a conversation has as a prompt. Raises BadRequestError."""
+        return len((await self._prompt(request)).ids)
+
+    def _check(self) -> None:
+        if self.state.failure is not None:
+            raise self.state.failure
+        if self._is_closed or self.stop is not None:
+            raise EndedError(self.stop.value if self.stop else "its session was closed")
+
+    def _begun(self, request: Request, digests: list[bytes]) -> Node:
+        """Start to sample the answer to a new request."""
+        tools = Toolbox(_OfHarness(spec) for spec in request.tools)
+        parts = replace(self._parts, toolbox=tools)
+        parent = self._parent(request, digests)
+        results = results_of(parent.calls, request.turns[-1]) if parent else None
+        if parent is None or results is None:
+            node = Node(None)
+            work = self._anew(node, request, parts, self._why(request, digests))
+        elif parent.is_extended:
+            node = Node(parent)
+            work = self._forked(node, parent, request, parts, results)
+        else:
+            parent.is_extended = True
+            node = Node(parent, parent.branch)
+            work = self._on(node, parent, request, parts, results)
+        self._nodes.setdefault(digests[-1], []).append(node)
+        node.task = asyncio.create_task(work)
+        return node
+
+    async def _on(
+        self,
+        node: Node,
+        parent: Node,
+        request: Request,
+        parts: AgentParts,
+        results: Sequence[str],
+    ) -> Answer:
+        """Answer a request that goes on from the end of a branch."""
+        last = request.turns[-1]
+        differs = changes(last, parent.answer) if parent.answer else ()
+        self._note(parent.branch, "; ".join(f"other {each}" for each in differs))
+        return await self._sampled(node, request, parts, results, last.message)
+
+    async def _forked(
+        self,
+        node: Node,
+        parent: Node,
+        request: Request,
+        parts: AgentParts,
+        results: Sequence[str],
+    ) -> Answer:
+        """Answer a request that goes on from the middle of a branch."""
+        message = request.turns[-1].message
+        delta = parts.tokens.renderer.delta(
+            parent.branch.log.ids[parent.end - 1],
+            parent.calls,
+            results=results,
+            tools=parts.toolbox.specs,
+            open_reasoning=parent.reasoning_is_open,
+            messages=(message,) if message else (),
+        )
+        prompt = Rendered([*parent.branch.log.ids[: parent.end], *delta.ids], delta.opens_reasoning)
+        node.branch = self._open(prompt, parent, why="goes on from an earlier turn")
+        return await self._sampled(node, request, parts)
+
+    async def _anew(self, node: Node, request: Request, parts: AgentParts, why: str) -> Answer:
+        """Answer a request whose conversation is rendered as a whole."""
+        prompt = await self._prompt(request)
+        node.branch = self._open(prompt, None, why=why)
+        node.branch.first = request.first
+        return await self._sampled(node, request, parts)
+
+    async def _prompt(self, request: Request) -> Rendered:
+        renderer = self._parts.tokens.renderer
+        exchanges = [exchange_of(turn) for turn in request.turns]
+        for spec in request.tools:
+            text = json.dumps(spec.function(), ensure_ascii=False)
+            if any(mark in text for mark in renderer.controls.values() if mark.strip()):
+                raise BadRequestError(f"the tool {spec.name} names a control token of the model")
+        try:
+            return await off_loop(renderer.history, request.first, exchanges, request.tools)
+        except UnfitHistoryError as error:
+            raise BadRequestError(f"the model's chat template can't show this: {error}") from error
+
+    def _parent(self, request: Request, digests: list[bytes]) -> Node | None:
+        """Return the node whose answer is the last turn that the harness tells."""
+        if not request.turns:
+            return None
+        for node in self._nodes.get(digests[-2], ()):
+            if node.answer is not None and tells(request.turns[-1], node.answer):
+                return node
+        return None
+
+    def _why(self, request: Request, digests: list[bytes]) -> str:
+        """Return why no answer is extended."""
+        if not self._nodes:
+            return ""
+        known = [at for at, digest in enumerate(digests[:-1]) if digest in self._nodes]
+        if not known:
+            return "another prompt, or other tools"
+        turn = request.turns[known[-1]]
+        if any(n.answer and tells(turn, n.answer) for n in self._nodes[digests[known[-1]]]):
+            return f"other results of turn {known[-1] + 1}, or not all of them"
+        return f"turn {known[-1] + 1} is told otherwise than it was sampled"
+
+    def _open(self, prompt: Rendered, parent: Node | None, *, why: str) -> OpenBranch:
+        branches = self.state.branches
+        if len(branches) >= MOST_BRANCHES:
+            self.stop = StopReason.TURN_LIMIT
+            raise EndedError(f"it has {MOST_BRANCHES} branches, the most that are kept")
+        above = parent.branch if parent else branches[0] if branches else None
+        kind = BranchKind.RESTART if above else BranchKind.MAIN
+        length = parent.end if parent else None
+        branch = OpenBranch(len(branches), kind, above, prompt, parent_length=length)
+        branch.first = ()
+        branches.append(branch)
+        self._note(branch, why)
+        return branch
+
+    def _note(self, branch: OpenBranch, reason: str) -> None:
+        if reason:
+            self.notes.append(Opened(len(self.state.turns), branch.index, reason))
+
+    async def _sampled(
+        self,
+        node: Node,
+        request: Request,
+        parts: AgentParts,
+        results: Sequence[str] = (),
+        message: str = "",
+    ) -> Answer:
+        turns = PolicyTurns(_within(parts, request), self._episode, self._sampling, self.state)
+        async with self.state.engine:
+            self._check()
+            index = len(self.state.turns)
+            if index >= parts.limits.turns:
+                raise self._ended(StopReason.TURN_LIMIT)
+            try:
+                turn, builder = await turns.take(node.branch, results, message)
+            except PromptTooLongError as error:
+                raise _too_long() from error
+            except EpisodeError as error:
+                self.state.failure = error
+                raise
+            except Exception as error:
+                self.state.failure = failure_of(error, InternalError, "a turn of the gateway")
+                raise self.state.failure from error
+            if builder is None and turn.stop is StopReason.CONTEXT_FULL:
+                raise _too_long()
+            if builder is None:
+                raise self._ended(turn.stop or StopReason.TIME_LIMIT)
+            node.end = len(node.branch.log)
+            node.calls, node.reasoning_is_open = calls_of(turn), turn.reasoning_is_open
+            node.branch.follow(node.calls, reasoning_is_open=turn.reasoning_is_open)
+            self.state.report(index)
+            prompt_tokens = node.end - len(builder.ids)
+            return answer_of(turn, self.state.turns[index], prompt_tokens, request, parts)
+
+    def _ended(self, stop: StopReason) -> EndedError:
+        self.stop = stop
+        return EndedError(stop.value)
+
+
+def _within(parts: AgentParts, request: Request) -> AgentParts:
+    """Return the parts with the limits of one request."""
+    most = parts.limits.max_new_tokens
+    if request.max_tokens is not None:
+        most = max(1, min(most, request.max_tokens))
+    given = {"max_new_tokens": most, "cut_turns": CutTurns.ANSWER}
+    return replace(parts, limits=parts.limits.model_copy(update=given))
+
+
+def _too_long() -> BadRequestError:
+    return BadRequestError(
+        "this conversation is longer than the model's context", code="context_length_exceeded"
+    )

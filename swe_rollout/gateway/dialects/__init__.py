@@ -1,0 +1,1 @@
+"""The APIs that harnesses speak. Each reads and writes its own form; none knows another."""

@@ -1,0 +1,141 @@
+"""What the dialects share: items of a conversation in order, and what a dialect has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.agent.tools.arguments import Arguments
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.gateway.values import Answer, BadRequestError, Call, Request, Result, Told
+
+_Body = TypeVar("_Body")
+
+
+class Role(Enum):
+    """Who wrote an item."""
+
+    SYSTEM = "system"
+    USER = "user"
+    POLICY = "policy"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One message, or a part of one, in the order of the conversation."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    call_id: str = ""
+    """The call whose result this is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request as one API has it."""
+
+    request: Request
+    model: str
+    streams: bool
+    counts: bool = True
+    """Whether a stream ends with the numbers of tokens."""
+
+
+class Dialect(Protocol):
+    """One API."""
+
+    @property
+    def ping(self) -> bytes:
+        """What keeps a stream alive while nothing is there to be sent."""
+        ...
+
+    def read(self, body: bytes) -> Wanted:
+        """Read a request. Raises BadRequestError."""
+        ...
+
+    def write(self, answer: Answer, wanted: Wanted) -> object:
+        """Return the JSON body of a response."""
+        ...
+
+    def events(self, answer: Answer, wanted: Wanted) -> Iterator[bytes]:
+        """Yield a response as server-sent events."""
+        ...
+
+    def error(self, message: str, *, code: str, status: int) -> object:
+        """Return the JSON body of an error."""
+        ...
+
+    def error_event(self, message: str, *, code: str, status: int) -> bytes:
+        """Return the event by which a stream fails."""
+        ...
+
+
+def decoded(body: bytes, kind: type[_Body]) -> _Body:
+    """Decode a body. Raises BadRequestError that names the place."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadRequestError(f"the body can't be read: {error}") from error
+
+
+def event(data: object, *, name: str = "") -> bytes:
+    """Return one server-sent event."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+def tool(name: str, description: str, schema: Mapping[str, object] | None) -> ToolSpec:
+    """Return a tool of a harness, which checks its arguments itself."""
+    shown = dict(schema or {"type": "object", "properties": {}})
+    return ToolSpec(name, description, schema=Arguments.unchecked(shown))
+
+
+def conversation(items: Iterable[Item]) -> tuple[tuple[Message, ...], tuple[Told, ...]]:
+    """Return the messages before the first turn of the policy, and its turns.
+
+    Neighbours of the same role are one. Raises BadRequestError for a result without a turn before
+    it, and where there is nothing to answer.
+    """
+    system: list[str] = []
+    user: list[str] = []
+    turns: list[Told] = []
+    for item in items:
+        match item.role:
+            case Role.SYSTEM if not turns:
+                system.append(item.text)
+            case Role.USER if not turns:
+                user.append(item.text)
+            case Role.POLICY:
+                _say(turns, item)
+            case Role.TOOL if turns:
+                result = Result(item.call_id, item.text)
+                turns[-1] = replace(turns[-1], results=(*turns[-1].results, result))
+            case Role.TOOL:
+                raise BadRequestError("a tool's result comes before the first turn")
+            case _:
+                text = "\n\n".join(filter(None, (turns[-1].message, item.text)))
+                turns[-1] = replace(turns[-1], message=text)
+    first = [
+        Message(role, "\n\n".join(filter(None, texts)))
+        for role, texts in ((MessageRole.SYSTEM, system), (MessageRole.USER, user))
+    ]
+    found = tuple(message for message in first if message.content.strip())
+    if not found or found[-1].role is not MessageRole.USER:
+        raise BadRequestError("there is no message of the user before the first turn")
+    return found, tuple(turns)
+
+
+def _say(turns: list[Told], item: Item) -> None:
+    """Add what the policy said: to its last turn, if nothing came in between."""
+    last = turns[-1] if turns else None
+    if last is None or last.results or last.message:
+        turns.append(Told(item.text, item.calls))
+    else:
+        turns[-1] = replace(last, text=last.text + item.text, calls=(*last.calls, *item.calls))

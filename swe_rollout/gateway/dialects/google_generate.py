@@ -1,0 +1,207 @@
+"""Google's `generateContent` and `streamGenerateContent`, the API that Gemini CLI speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from swe_rollout.gateway.dialects.base import (
+    Item,
+    Role,
+    Wanted,
+    conversation,
+    decoded,
+    event,
+    tool,
+)
+from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
+
+_STATUS: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+}
+
+
+class _Called(msgspec.Struct):
+    name: str
+    id: str = ""
+    args: dict[str, Any] | None = None
+
+
+class _Response(msgspec.Struct):
+    name: str
+    id: str = ""
+    response: dict[str, Any] | None = None
+
+
+class _Part(msgspec.Struct):
+    text: str | None = None
+    thought: bool | None = None
+    functionCall: _Called | None = None  # noqa: N815 (Google's names)
+    functionResponse: _Response | None = None  # noqa: N815
+
+
+class _Content(msgspec.Struct):
+    parts: list[_Part] = []
+    role: str = "user"
+
+
+class _Function(msgspec.Struct):
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    parametersJsonSchema: dict[str, Any] | None = None  # noqa: N815
+
+
+class _Tool(msgspec.Struct):
+    functionDeclarations: list[_Function] | None = None  # noqa: N815
+
+
+class _Config(msgspec.Struct):
+    maxOutputTokens: int | None = None  # noqa: N815
+    stopSequences: list[str] | None = None  # noqa: N815
+    candidateCount: int | None = None  # noqa: N815
+
+
+class _Body(msgspec.Struct):
+    contents: list[_Content]
+    systemInstruction: _Content | None = None  # noqa: N815
+    tools: list[_Tool] | None = None
+    generationConfig: _Config | None = None  # noqa: N815
+
+
+class GoogleGenerate:
+    """Reads and writes contents; whether a request streams, and its model, are in its address."""
+
+    ping = b": ping\n\n"
+
+    def read(self, body: bytes) -> Wanted:
+        """Read a request. Raises BadRequestError."""
+        found = decoded(body, _Body)
+        config = found.generationConfig or _Config()
+        if config.candidateCount not in (None, 1):
+            raise BadRequestError("each request gets one candidate")
+        system = found.systemInstruction
+        items = [Item(Role.SYSTEM, _text(system))] if system else []
+        first, turns = conversation([*items, *_items(found.contents)])
+        tools = found.tools or []
+        request = Request(
+            first,
+            turns,
+            tuple(
+                tool(f.name, f.description, f.parametersJsonSchema or _lowered(f.parameters))
+                for each in tools
+                for f in each.functionDeclarations or ()
+            ),
+            config.maxOutputTokens,
+            tuple(config.stopSequences or ()),
+            tuple("a tool that is no function" for e in tools if e.functionDeclarations is None),
+        )
+        return Wanted(request, "", streams=False)
+
+    def write(self, answer: Answer, wanted: Wanted) -> object:
+        """Return the JSON body of a response."""
+        reason = "MAX_TOKENS" if answer.finish is Finish.LENGTH else "STOP"
+        return {
+            "candidates": [
+                {
+                    "content": {"role": "model", "parts": _parts(answer)},
+                    "finishReason": reason,
+                    "index": 0,
+                }
+            ],
+            "usageMetadata": {
+                "promptTokenCount": answer.prompt_tokens,
+                "candidatesTokenCount": answer.completion_tokens,
+                "totalTokenCount": answer.prompt_tokens + answer.completion_tokens,
+                "cachedContentTokenCount": answer.cached_tokens,
+            },
+            "modelVersion": wanted.model,
+            "responseId": answer.id,
+        }
+
+    def events(self, answer: Answer, wanted: Wanted) -> Iterator[bytes]:
+        """Yield a response as server-sent events."""
+        yield event(self.write(answer, wanted))
+
+    def error(self, message: str, *, code: str, status: int) -> object:
+        """Return the JSON body of an error."""
+        del code
+        found = _STATUS.get(status, "INTERNAL")
+        return {"error": {"code": status, "message": message, "status": found}}
+
+    def error_event(self, message: str, *, code: str, status: int) -> bytes:
+        """Return the event by which a stream fails."""
+        return event(self.error(message, code=code, status=status))
+
+
+def _items(contents: list[_Content]) -> Iterator[Item]:
+    """Yield the parts. Calls have no ids here, or none that come back: their names and order do."""
+    waiting: list[tuple[str, str]] = []
+    made = 0
+    for content in contents:
+        role = Role.POLICY if content.role == "model" else Role.USER
+        for part in content.parts:
+            match part:
+                case _Part(functionCall=_Called() as call):
+                    made += 1
+                    waiting.append((call.name, f"place-{made}"))
+                    text = msgspec.json.encode(call.args or {}).decode()
+                    yield Item(role, calls=(Call(f"place-{made}", call.name, text),))
+                case _Part(functionResponse=_Response() as result):
+                    found = next((e for e in waiting if e[0] == result.name), None)
+                    if found is None:
+                        raise BadRequestError(f"nothing called {result.name!r:.60} before")
+                    waiting.remove(found)
+                    yield Item(Role.TOOL, _result(result), call_id=found[1])
+                case _Part(thought=True):
+                    continue
+                case _Part(text=str() as text):
+                    yield Item(role, text)
+                case _:
+                    raise BadRequestError("a part is neither text nor a call nor its result")
+
+
+def _result(result: _Response) -> str:
+    """Return the text of a result; an object of anything else is JSON."""
+    match result.response:
+        case {"output": str() as text, **others} if not others:
+            return text
+        case found:
+            return msgspec.json.encode(found or {}).decode()
+
+
+def _text(content: _Content) -> str:
+    return "\n\n".join(part.text or "" for part in content.parts)
+
+
+def _lowered(schema: Any) -> Any:
+    """Return a schema with its types as JSON schema spells them: this API has them in capitals."""
+    match schema:
+        case dict():
+            return {
+                key: each.lower() if key == "type" and isinstance(each, str) else _lowered(each)
+                for key, each in schema.items()
+            }
+        case list():
+            return [_lowered(each) for each in schema]
+        case _:
+            return schema
+
+
+def _parts(answer: Answer) -> list[dict[str, object]]:
+    parts: list[dict[str, object]] = []
+    if answer.reasoning:
+        parts.append({"text": answer.reasoning, "thought": True})
+    if answer.text or not answer.calls:
+        parts.append({"text": answer.text})
+    for call in answer.calls:
+        given = {"arguments": call.arguments} if call.values is None else dict(call.values)
+        parts.append({"functionCall": {"name": call.name, "args": given, "id": call.id}})
+    return parts

@@ -1,0 +1,201 @@
+"""OpenAI's chat completions, as SGLang and vLLM serve them: `POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from swe_rollout.gateway.dialects.base import (
+    Item,
+    Role,
+    Wanted,
+    conversation,
+    decoded,
+    event,
+    tool,
+)
+from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
+
+_FINISH: Final = {Finish.STOP: "stop", Finish.CALLS: "tool_calls", Finish.LENGTH: "length"}
+_ROLES: Final = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.POLICY,
+    "tool": Role.TOOL,
+}
+
+
+class _Part(msgspec.Struct):
+    type: str = "text"
+    text: str | None = None
+
+
+class _Called(msgspec.Struct):
+    name: str = ""
+    arguments: str | dict[str, Any] = ""
+
+
+class _Call(msgspec.Struct):
+    id: str = ""
+    function: _Called = msgspec.field(default_factory=_Called)
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+
+
+class _Function(msgspec.Struct):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Tool(msgspec.Struct):
+    type: str = "function"
+    function: _Function | None = None
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Body(msgspec.Struct):
+    messages: list[_Message]
+    model: str = ""
+    tools: list[_Tool] | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    n: int | None = None
+
+
+class OpenaiChat:
+    """Reads and writes chat completions."""
+
+    ping = b": ping\n\n"
+
+    def read(self, body: bytes) -> Wanted:
+        """Read a request. Raises BadRequestError."""
+        found = decoded(body, _Body)
+        if found.n not in (None, 1):
+            raise BadRequestError(f"n is {found.n}, and each request gets one answer")
+        first, turns = conversation(_item(message) for message in found.messages)
+        tools = found.tools or []
+        stop = found.stop or ()
+        request = Request(
+            first,
+            turns,
+            tuple(
+                tool(f.name, f.description or "", f.parameters)
+                for each in tools
+                if (f := each.function) is not None
+            ),
+            found.max_completion_tokens or found.max_tokens,
+            (stop,) if isinstance(stop, str) else tuple(stop),
+            tuple(f"the tool {each.type}" for each in tools if each.function is None),
+        )
+        options = found.stream_options
+        return Wanted(
+            request,
+            found.model,
+            bool(found.stream),
+            counts=bool(options and options.include_usage),
+        )
+
+    def write(self, answer: Answer, wanted: Wanted) -> object:
+        """Return the JSON body of a response."""
+        message: dict[str, object] = {"role": "assistant", "content": answer.text or None}
+        if answer.reasoning:
+            message["reasoning_content"] = answer.reasoning
+        if answer.calls:
+            message["tool_calls"] = [_written(call) for call in answer.calls]
+        choice = {"index": 0, "message": message, "finish_reason": _FINISH[answer.finish]}
+        return {
+            **_head(answer, wanted, "chat.completion"),
+            "choices": [choice | {"logprobs": None}],
+            "usage": _usage(answer),
+        }
+
+    def events(self, answer: Answer, wanted: Wanted) -> Iterator[bytes]:
+        """Yield a response as server-sent events."""
+        head = _head(answer, wanted, "chat.completion.chunk")
+
+        def chunk(delta: dict[str, object], finish: str | None = None) -> bytes:
+            return event(
+                {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+            )
+
+        yield chunk({"role": "assistant", "content": ""})
+        if answer.reasoning:
+            yield chunk({"reasoning_content": answer.reasoning})
+        if answer.text:
+            yield chunk({"content": answer.text})
+        for index, call in enumerate(answer.calls):
+            yield chunk({"tool_calls": [{"index": index, **_written(call)}]})
+        yield chunk({}, _FINISH[answer.finish])
+        if wanted.counts:
+            yield event({**head, "choices": [], "usage": _usage(answer)})
+        yield b"data: [DONE]\n\n"
+
+    def error(self, message: str, *, code: str, status: int) -> object:
+        """Return the JSON body of an error."""
+        kind = "invalid_request_error" if status < 500 else "server_error"  # noqa: PLR2004 (HTTP)
+        return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+    def error_event(self, message: str, *, code: str, status: int) -> bytes:
+        """Return the event by which a stream fails."""
+        return event(self.error(message, code=code, status=status))
+
+
+def _item(message: _Message) -> Item:
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise BadRequestError(f"a message has the role {message.role!r:.40}")
+    calls = tuple(
+        Call(call.id, call.function.name, _arguments(call.function.arguments))
+        for call in message.tool_calls or ()
+    )
+    return Item(role, _text(message.content), calls, message.tool_call_id or "")
+
+
+def _text(content: str | list[_Part] | None) -> str:
+    if not isinstance(content, list):
+        return content or ""
+    if odd := next((part.type for part in content if part.text is None), None):
+        raise BadRequestError(f"a part of a message is {odd!r:.40}, and only text is understood")
+    return "\n".join(part.text or "" for part in content)
+
+
+def _arguments(given: str | dict[str, Any]) -> str:
+    return given if isinstance(given, str) else msgspec.json.encode(given).decode()
+
+
+def _written(call: Call) -> dict[str, object]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _head(answer: Answer, wanted: Wanted, kind: str) -> dict[str, object]:
+    return {
+        "id": f"chatcmpl-{answer.id}",
+        "object": kind,
+        "created": answer.created,
+        "model": wanted.model,
+    }
+
+
+def _usage(answer: Answer) -> dict[str, object]:
+    return {
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "total_tokens": answer.prompt_tokens + answer.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": answer.cached_tokens},
+    }

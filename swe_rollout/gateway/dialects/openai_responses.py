@@ -1,0 +1,240 @@
+"""OpenAI's responses: `POST /v1/responses`, the API that Codex speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from swe_rollout.gateway.dialects.base import (
+    Item,
+    Role,
+    Wanted,
+    conversation,
+    decoded,
+    event,
+    tool,
+)
+from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
+
+_ROLES = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.POLICY,
+}
+
+
+class _Part(msgspec.Struct):
+    type: str
+    text: str | None = None
+
+
+class _Item(msgspec.Struct):
+    type: str = "message"
+    role: str = ""
+    content: str | list[_Part] | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    input: str = ""
+    output: str | list[_Part] | None = None
+
+
+class _Tool(msgspec.Struct):
+    type: str = "function"
+    name: str = ""
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Body(msgspec.Struct):
+    input: str | list[_Item]
+    model: str = ""
+    instructions: str | None = None
+    tools: list[_Tool] | None = None
+    max_output_tokens: int | None = None
+    previous_response_id: str | None = None
+    stream: bool | None = None
+
+
+class OpenaiResponses:
+    """Reads and writes responses."""
+
+    ping = b": ping\n\n"
+
+    def read(self, body: bytes) -> Wanted:
+        """Read a request. Raises BadRequestError."""
+        found = decoded(body, _Body)
+        if found.previous_response_id:
+            raise BadRequestError("no response is stored: send the whole input")
+        items = [Item(Role.SYSTEM, found.instructions)] if found.instructions else []
+        if isinstance(found.input, str):
+            items.append(Item(Role.USER, found.input))
+        else:
+            items += [item for each in found.input for item in _items(each)]
+        first, turns = conversation(items)
+        tools = found.tools or []
+        request = Request(
+            first,
+            turns,
+            tuple(
+                tool(f.name, f.description or "", f.parameters)
+                for f in tools
+                if f.type == "function"
+            ),
+            found.max_output_tokens,
+            ignored=tuple(f"the tool {each.type}" for each in tools if each.type != "function"),
+        )
+        return Wanted(request, found.model, bool(found.stream))
+
+    def write(self, answer: Answer, wanted: Wanted) -> object:
+        """Return the JSON body of a response."""
+        is_cut = answer.finish is Finish.LENGTH
+        return {
+            **_head(answer, wanted, "incomplete" if is_cut else "completed"),
+            "output": _output(answer),
+            "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+            "usage": {
+                "input_tokens": answer.prompt_tokens,
+                "input_tokens_details": {"cached_tokens": answer.cached_tokens},
+                "output_tokens": answer.completion_tokens,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": answer.prompt_tokens + answer.completion_tokens,
+            },
+        }
+
+    def events(self, answer: Answer, wanted: Wanted) -> Iterator[bytes]:
+        """Yield a response as server-sent events."""
+        numbers = count()
+
+        def told(kind: str, **fields: object) -> bytes:
+            return event({"type": kind, "sequence_number": next(numbers), **fields}, name=kind)
+
+        begun = {**_head(answer, wanted, "in_progress"), "output": []}
+        yield told("response.created", response=begun)
+        yield told("response.in_progress", response=begun)
+        for index, item in enumerate(_output(answer)):
+            place = {"output_index": index, "item_id": item["id"]}
+            yield told("response.output_item.added", output_index=index, item=_emptied(item))
+            match item:
+                case {"type": "message", "content": [{"text": str() as text} as part]}:
+                    place["content_index"] = 0
+                    yield told("response.content_part.added", **place, part=_part(""))
+                    yield told("response.output_text.delta", **place, delta=text, logprobs=[])
+                    yield told("response.output_text.done", **place, text=text, logprobs=[])
+                    yield told("response.content_part.done", **place, part=part)
+                case {"type": "function_call", "arguments": text}:
+                    yield told("response.function_call_arguments.delta", **place, delta=text)
+                    yield told("response.function_call_arguments.done", **place, arguments=text)
+                case {"type": "reasoning", "summary": [{"text": text} as part]}:
+                    place["summary_index"] = 0
+                    yield told("response.reasoning_summary_part.added", **place, part=part)
+                    yield told("response.reasoning_summary_text.delta", **place, delta=text)
+                    yield told("response.reasoning_summary_text.done", **place, text=text)
+                case _:
+                    pass
+            yield told("response.output_item.done", output_index=index, item=item)
+        last = "incomplete" if answer.finish is Finish.LENGTH else "completed"
+        yield told(f"response.{last}", response=self.write(answer, wanted))
+
+    def error(self, message: str, *, code: str, status: int) -> object:
+        """Return the JSON body of an error."""
+        kind = "invalid_request_error" if status < 500 else "server_error"  # noqa: PLR2004 (HTTP)
+        return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+    def error_event(self, message: str, *, code: str, status: int) -> bytes:
+        """Return the event by which a stream fails."""
+        del status
+        failed = {
+            "id": "resp_failed",
+            "object": "response",
+            "status": "failed",
+            "output": [],
+            "error": {"code": code, "message": message},
+        }
+        return event({"type": "response.failed", "response": failed}, name="response.failed")
+
+
+def _items(item: _Item) -> Iterator[Item]:
+    match item.type:
+        case "message":
+            role = _ROLES.get(item.role)
+            if role is None:
+                raise BadRequestError(f"a message has the role {item.role!r:.40}")
+            yield Item(role, _text(item.content))
+        case "function_call" | "custom_tool_call":
+            call = Call(item.call_id, item.name, item.arguments or item.input)
+            yield Item(Role.POLICY, calls=(call,))
+        case "function_call_output" | "custom_tool_call_output":
+            yield Item(Role.TOOL, _text(item.output), call_id=item.call_id)
+        case "reasoning":
+            return
+        case kind:
+            raise BadRequestError(
+                f"an item of the input is {kind!r:.40}, which has no meaning here"
+            )
+
+
+def _text(content: str | list[_Part] | None) -> str:
+    if not isinstance(content, list):
+        return content or ""
+    if odd := next((part.type for part in content if part.text is None), None):
+        raise BadRequestError(f"a part of a message is {odd!r:.40}, and only text is understood")
+    return "\n".join(part.text or "" for part in content)
+
+
+def _head(answer: Answer, wanted: Wanted, status: str) -> dict[str, object]:
+    return {
+        "id": f"resp_{answer.id}",
+        "object": "response",
+        "created_at": answer.created,
+        "status": status,
+        "model": wanted.model,
+        "error": None,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+def _output(answer: Answer) -> list[dict[str, object]]:
+    items: list[dict[str, object]] = []
+    if answer.reasoning:
+        summary = [{"type": "summary_text", "text": answer.reasoning}]
+        items.append({"type": "reasoning", "id": f"rs_{answer.id}", "summary": summary})
+    if answer.text or not answer.calls:
+        items.append(
+            {
+                "type": "message",
+                "id": f"msg_{answer.id}",
+                "role": "assistant",
+                "status": "completed",
+                "content": [_part(answer.text)],
+            }
+        )
+    items += [
+        {
+            "type": "function_call",
+            "id": f"fc_{call.id}",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "status": "completed",
+        }
+        for call in answer.calls
+    ]
+    return items
+
+
+def _part(text: str) -> dict[str, object]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _emptied(item: dict[str, object]) -> dict[str, object]:
+    """Return an item as it is before its content comes."""
+    empty: dict[str, object] = {"content": [], "arguments": "", "summary": []}
+    begun = {key: empty.get(key, value) for key, value in item.items()}
+    return begun | ({"status": "in_progress"} if "status" in item else {})

@@ -1,0 +1,95 @@
+"""Decide whether two conversations are the same, whatever a harness does to their form.
+
+A conversation is known by a chain of digests, one for each turn, so that a request costs what its
+own text costs. What is left out of a digest is a declared rule: white space at the ends of a text,
+the order of keys and the spelling of numbers in arguments, ids of calls, and reasoning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from swe_rollout.agent.history import Exchange
+from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.gateway.values import Answer, Call, Request, Told
+from swe_rollout.types.turn import CallStatus, ToolCall
+
+
+def chain(request: Request) -> list[bytes]:
+    """Return the digest of the conversation before each turn, and of all of it."""
+    first = [f"{message.role.value} {message.content.strip()}" for message in request.first]
+    digest = _digest(b"", [_tools(request.tools), *first])
+    found = [digest]
+    for turn in request.turns:
+        digest = _digest(digest, [*_said(turn.text, turn.calls), *_after(turn)])
+        found.append(digest)
+    return found
+
+
+def tells(turn: Told, answer: Answer) -> bool:
+    """Return whether a harness tells an answer as it was given."""
+    return _said(turn.text, turn.calls) == _said(answer.text, answer.calls)
+
+
+def changes(turn: Told, answer: Answer) -> tuple[str, ...]:
+    """Return the rules by which a turn that is told is an answer all the same."""
+    pairs = list(zip(turn.calls, answer.calls, strict=False))
+    found = {
+        "white space": turn.text != answer.text,
+        "arguments": any(told.arguments != given.arguments for told, given in pairs),
+        "ids": any(told.id != given.id for told, given in pairs),
+    }
+    return tuple(name for name, differs in found.items() if differs)
+
+
+def results_of(calls: Sequence[ToolCall], turn: Told) -> list[str] | None:
+    """Return the results of sampled calls in order; None if some are missing or unasked for."""
+    found = {each.id: each.text for each in turn.results}
+    ids = [call.id for call in turn.calls]
+    if len(found) != len(turn.results) or set(found) != set(ids) or len(ids) != len(calls):
+        return None
+    return [found[each] for each in ids]
+
+
+def exchange_of(turn: Told) -> Exchange:
+    """Return a turn that is told as a part of a prompt; results without a call are messages."""
+    found = {each.id: each.text for each in turn.results}
+    calls = tuple(
+        ToolCall(CallStatus.OK, "", call.name, dict(call.values or {"arguments": call.arguments}))
+        for call in turn.calls
+    )
+    results = tuple(found.pop(call.id, "") for call in turn.calls)
+    message = "\n\n".join(filter(None, [*found.values(), turn.message]))
+    return Exchange(turn.text, calls, results, message)
+
+
+def _said(text: str, calls: Sequence[Call]) -> list[str]:
+    return [f"t{text.strip()}", *(f"c{call.name} {_arguments(call)}" for call in calls)]
+
+
+def _arguments(call: Call) -> str:
+    # Where an API takes objects alone, what is none comes as the argument `arguments` of one.
+    values = {"arguments": call.arguments} if call.values is None else call.values
+    return json.dumps(values, sort_keys=True)
+
+
+def _after(turn: Told) -> list[str]:
+    # A result is known by the place of its call: ids may change.
+    places = {call.id: str(place) for place, call in enumerate(turn.calls)}
+    results = sorted(f"r{places.get(each.id, '')} {each.text.strip()}" for each in turn.results)
+    return [*results, f"m{turn.message.strip()}"]
+
+
+def _tools(tools: Sequence[ToolSpec]) -> str:
+    return json.dumps([tool.function() for tool in tools], sort_keys=True)
+
+
+def _digest(before: bytes, parts: Sequence[str]) -> bytes:
+    digest = hashlib.sha256(before)
+    for part in parts:
+        data = part.encode(errors="replace")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.digest()

@@ -1,0 +1,224 @@
+"""Serve the chat APIs to harnesses: each request is bounded, and answered in its API's own form.
+
+Harnesses run code of the policy, so whatever comes is untrusted: its size, depth and rate, and who
+it says it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.errors import SweRolloutError
+from swe_rollout.gateway.conversations import EndedError
+from swe_rollout.gateway.dialects.anthropic_messages import AnthropicMessages
+from swe_rollout.gateway.dialects.base import Dialect, Wanted
+from swe_rollout.gateway.dialects.google_generate import GoogleGenerate
+from swe_rollout.gateway.dialects.openai_chat import OpenaiChat
+from swe_rollout.gateway.dialects.openai_responses import OpenaiResponses
+from swe_rollout.gateway.sessions import OpenSession, Sessions
+from swe_rollout.gateway.values import Answer, BadRequestError
+
+MAX_BODY_BYTES: Final = 32 << 20
+MOST_RUNNING: Final = 64
+"""The most requests of one session at a time."""
+_LARGE_BYTES: Final = 1 << 18
+"""Larger bodies are read in a thread."""
+_READ_S: Final = 60.0
+_WRITE_S: Final = 120.0
+_PING_S: Final = 10.0
+_GONE: Final = 499
+
+
+class _RefusedError(Exception):
+    """A request that gets an error, which the API words its own way."""
+
+    def __init__(self, message: str, *, status: int, code: str, wait_s: int = 0) -> None:
+        super().__init__(message)
+        self.status, self.code, self.wait_s = status, code, wait_s
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The routes of the chat APIs."""
+
+    sessions: Sessions
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes."""
+        google = "/v1beta/models/{model}:"
+        return [
+            web.post("/v1/chat/completions", self._handler(OpenaiChat())),
+            web.post("/v1/responses", self._handler(OpenaiResponses())),
+            web.post("/v1/messages", self._handler(AnthropicMessages())),
+            web.post("/v1/messages/count_tokens", self._count_tokens),
+            web.post(f"{google}generateContent", self._handler(GoogleGenerate())),
+            web.post(
+                f"{google}streamGenerateContent", self._handler(GoogleGenerate(), streams=True)
+            ),
+            web.get("/v1/models", self._models),
+        ]
+
+    def _handler(
+        self, dialect: Dialect, *, streams: bool = False
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(http: web.Request) -> web.StreamResponse:
+            try:
+                session, wanted = await self._wanted(http, dialect)
+                wanted = replace(
+                    wanted,
+                    model=wanted.model or http.match_info.get("model", ""),
+                    streams=wanted.streams or streams,
+                )
+                return await self._answered(http, dialect, session, wanted)
+            except _RefusedError as error:
+                return _refusal(dialect, error)
+
+        return handle
+
+    async def _wanted(self, http: web.Request, dialect: Dialect) -> tuple[OpenSession, Wanted]:
+        session = self._session(http)
+        body = await _body(http)
+        try:
+            wanted = (
+                dialect.read(body)
+                if len(body) < _LARGE_BYTES
+                else await off_loop(dialect.read, body)
+            )
+        except BadRequestError as error:
+            raise _of(error) from error
+        return session, wanted
+
+    def _session(self, http: web.Request) -> OpenSession:
+        session = self.sessions.by_key(_key(http))
+        if session is None:
+            raise _RefusedError("the key is of no open session", status=401, code="invalid_api_key")
+        if session.running >= MOST_RUNNING:
+            raise _RefusedError(
+                f"{MOST_RUNNING} requests of this session are waiting",
+                status=429,
+                code="rate_limit_exceeded",
+                wait_s=1,
+            )
+        return session
+
+    async def _answered(
+        self, http: web.Request, dialect: Dialect, session: OpenSession, wanted: Wanted
+    ) -> web.StreamResponse:
+        session.running += 1
+        asked = asyncio.ensure_future(_answer(session, wanted))
+        try:
+            # What is refused at once is refused with its status, also where a stream was asked for.
+            await asyncio.wait([asked], timeout=_PING_S if wanted.streams else None)
+            if asked.done() or not wanted.streams:
+                answer = await asked
+                if not wanted.streams:
+                    return web.json_response(
+                        body=msgspec.json.encode(dialect.write(answer, wanted))
+                    )
+            return await _streamed(http, dialect, wanted, asked)
+        except (ConnectionError, TimeoutError):
+            # The harness left. What it asked for is there if it asks again.
+            return web.Response(status=_GONE)
+        finally:
+            session.running -= 1
+            asked.cancel()
+
+    async def _count_tokens(self, http: web.Request) -> web.StreamResponse:
+        dialect = AnthropicMessages()
+        try:
+            session, wanted = await self._wanted(http, dialect)
+            count = await session.conversations.count(wanted.request)
+        except BadRequestError as error:
+            return _refusal(dialect, _of(error))
+        except _RefusedError as error:
+            return _refusal(dialect, error)
+        return web.json_response({"input_tokens": count})
+
+    async def _models(self, http: web.Request) -> web.StreamResponse:
+        try:
+            self._session(http)
+        except _RefusedError as error:
+            return _refusal(OpenaiChat(), error)
+        model = {"id": "policy", "object": "model", "created": 0, "owned_by": "swe-rollout"}
+        return web.json_response({"object": "list", "data": [model]})
+
+
+async def _answer(session: OpenSession, wanted: Wanted) -> Answer:
+    try:
+        return await session.conversations.answer(wanted.request)
+    except BadRequestError as error:
+        raise _of(error) from error
+    except EndedError as error:
+        raise _RefusedError(
+            f"the episode is over: {error}", status=403, code="episode_over"
+        ) from error
+    except SweRolloutError as error:
+        raise _RefusedError(
+            f"the episode has failed: {error.what}", status=503, code="episode_failed", wait_s=60
+        ) from error
+
+
+async def _streamed(
+    http: web.Request, dialect: Dialect, wanted: Wanted, asked: asyncio.Future[Answer]
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    response.headers["Cache-Control"] = "no-cache"
+    await response.prepare(http)
+    while not asked.done():
+        await _written(response, dialect.ping)
+        await asyncio.wait([asked], timeout=_PING_S)
+    try:
+        answer = asked.result()
+    except _RefusedError as error:
+        failed = dialect.error_event(str(error), code=error.code, status=error.status)
+        await _written(response, failed)
+    else:
+        for event in dialect.events(answer, wanted):
+            await _written(response, event)
+    await response.write_eof()
+    return response
+
+
+async def _written(response: web.StreamResponse, data: bytes) -> None:
+    """Write a part of a stream. A harness that does not read it loses its connection."""
+    async with asyncio.timeout(_WRITE_S):
+        await response.write(data)
+
+
+async def _body(http: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(_READ_S):
+            return await http.read()
+    except TimeoutError as error:
+        raise _RefusedError("the body did not come", status=408, code="timeout") from error
+    except web.HTTPRequestEntityTooLarge as error:
+        why = f"the body has more than {MAX_BODY_BYTES >> 20} MiB"
+        raise _RefusedError(why, status=413, code="request_too_large") from error
+
+
+def _key(http: web.Request) -> str:
+    """Return the key, from where any of the APIs has it."""
+    scheme, _, token = http.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        return token.strip()
+    for name in ("x-api-key", "x-goog-api-key"):
+        if name in http.headers:
+            return http.headers[name]
+    return http.query.get("key", "")
+
+
+def _of(error: BadRequestError) -> _RefusedError:
+    return _RefusedError(str(error), status=error.status, code=error.code)
+
+
+def _refusal(dialect: Dialect, error: _RefusedError) -> web.Response:
+    headers = {"Retry-After": str(error.wait_s)} if error.wait_s else None
+    body = dialect.error(str(error), code=error.code, status=error.status)
+    return web.json_response(body=msgspec.json.encode(body), status=error.status, headers=headers)

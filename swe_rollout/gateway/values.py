@@ -1,0 +1,97 @@
+"""What a harness asks for and what it gets, in the one form that all APIs are translated into."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from swe_rollout.agent.prompts import Message
+from swe_rollout.agent.tools.base import ToolSpec
+
+
+class BadRequestError(Exception):
+    """A request that can't be answered, whoever sends it again."""
+
+    def __init__(self, why: str, *, code: str = "invalid_request_error", status: int = 400) -> None:
+        """`code` and `status` are what the API's own servers would answer."""
+        super().__init__(why)
+        self.code, self.status = code, status
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a tool, as the policy sampled it or as a harness tells it."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON text, or whatever the policy wrote in its place."""
+
+    @property
+    def values(self) -> Mapping[str, object] | None:
+        """The arguments; None if they are no JSON object."""
+        try:
+            found = json.loads(self.arguments or "{}")
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a call, by the call's id."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A turn of the policy as a harness tells it, and what came after it."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+    results: tuple[Result, ...] = ()
+    message: str = ""
+    """What the user, or the system, said after the results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A conversation, and how its next turn is to be sampled."""
+
+    first: tuple[Message, ...]
+    """The messages before the first turn: of the system, if any, then of the user."""
+    turns: tuple[Told, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    max_tokens: int | None = None
+    stops: tuple[str, ...] = ()
+    """Texts before which the answer ends."""
+    ignored: tuple[str, ...] = ()
+    """What the request has that has no meaning here, such as tools that are no functions."""
+
+
+class Finish(StrEnum):
+    """Why an answer ended."""
+
+    STOP = "stop"
+    CALLS = "calls"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A sampled turn in the form that a harness gets."""
+
+    id: str
+    text: str
+    reasoning: str
+    calls: tuple[Call, ...]
+    finish: Finish
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    created: int = field(compare=False)
+    """Seconds since 1970."""
