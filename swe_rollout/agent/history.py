@@ -106,9 +106,27 @@ def history(
 ) -> list[Scaffold | Body]:
     """Return a whole conversation as a prompt. Raises UnfitHistoryError if the template can't.
 
-    `told` describes the tools, if the template does not. A system message in which none of
-    `controls` stands is written as the template's own text, as in an episode's first prompt.
+    Some templates leave out what a turn with calls says. `told` describes the tools, if the
+    template does not. A system message in which none of `controls` stands is written as the
+    template's own text, as in an episode's first prompt.
     """
+    try:
+        return _history(first, exchanges, tools, template, dialect, controls=controls, told=told)
+    except UnfitHistoryError:
+        silent = [replace(each, said="" if each.calls else each.said) for each in exchanges]
+        return _history(first, silent, tools, template, dialect, controls=controls, told=told)
+
+
+def _history(
+    first: Sequence[Message],
+    exchanges: Sequence[Exchange],
+    tools: Sequence[ToolSpec],
+    template: ChatTemplate,
+    dialect: Dialect,
+    *,
+    controls: Collection[str],
+    told: str,
+) -> list[Scaffold | Body]:
     stand_ins = _StandIns()
     conversation: list[dict[str, object]] = []
     for message in first if dialect.has_system else _without_system(first):

@@ -66,6 +66,7 @@ RUN: Final[dict[str, str]] = (
         "docs/how-to/extend.md": "e2e/test_docs_snippets.py",
         "docs/how-to/extend/mcp.md": "unit/test_tool_docs.py",
         "docs/how-to/extend/tool-bundles.md": "unit/test_tool_docs.py",
+        "docs/how-to/gateway.md": "e2e/test_gateway.py",
         "docs/how-to/generate-server.md": "e2e/test_own_server.py",
         "docs/how-to/notebook.md": "e2e/test_docs_snippets.py",
         "docs/how-to/observe.md": "e2e/test_docs_snippets.py",

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from rollout_dev.conformance import gateway
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Message, MessageRole, Prompts
 from swe_rollout.agent.tools.arguments import Arguments
@@ -252,3 +253,7 @@ async def test_a_failure_of_the_engine_ends_the_episode() -> None:
             await played.answer(ASKED)
     assert isinstance(played.state.failure, EngineError)
     await played.close()
+
+
+def test_whatever_a_harness_does_tokens_stay_exact() -> None:
+    assert gateway.main(["--edits", "480", "--seed", "3"]) == 0
