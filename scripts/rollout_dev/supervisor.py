@@ -1,4 +1,4 @@
-"""Build the supervisor's programs with zig's C compiler, the same bytes on every machine.
+"""Build the programs for sandboxes with zig's C compiler, the same bytes on every machine.
 
 `scripts/build-supervisor` runs this; `--check` compares with the programs in the tree.
 """
@@ -9,6 +9,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,8 @@ from swe_rollout.sandbox.session.bootstrap import MACHINES
 
 _ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = _ROOT / "swe_rollout" / "sandbox" / "supervisor"
+PROGRAMS: Final = (SOURCES, SOURCES.with_name("listener"))
+"""The folders of the programs, which are called like them."""
 _LOCK: Final = _ROOT / "requirements" / "zig.txt"
 _FLAGS: Final = (
     *("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-static", "-s", "-Wall", "-Wextra", "-Werror"),
@@ -31,8 +34,9 @@ def main() -> int:
     options = parser.parse_args()
     stale = []
     with tempfile.TemporaryDirectory() as folder:
-        for machine in MACHINES:
-            built, path = build(machine, Path(folder)), SOURCES / f"supervisor.{machine}"
+        for program, machine in product(PROGRAMS, MACHINES):
+            built = build(machine, Path(folder), program)
+            path = program / f"{program.name}.{machine}"
             if path.exists() and path.read_bytes() == built:
                 continue
             if options.check:
@@ -45,15 +49,15 @@ def main() -> int:
     return bool(stale)
 
 
-def build(machine: str, folder: Path) -> bytes:
-    """Compile the supervisor for a machine and return the program."""
+def build(machine: str, folder: Path, program: Path = SOURCES) -> bytes:
+    """Compile a program for a machine and return it."""
     target = folder / machine
-    sources = sorted(path.name for path in SOURCES.glob("*.c"))
+    sources = sorted(path.name for path in program.glob("*.c"))
     zig = ["-m", "ziglang", "cc", "-target", f"{machine}-linux-musl", *_FLAGS]
     subprocess.run(
         [sys.executable, *zig, "-o", str(target), *sources],
         check=True,
-        cwd=SOURCES,
+        cwd=program,
         env={
             "PYTHONPATH": str(_compiler()),
             "ZIG_GLOBAL_CACHE_DIR": str(cache_dir() / "zig-cache"),

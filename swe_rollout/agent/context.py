@@ -64,7 +64,7 @@ class AgentContext(StepOrder):
         self.sandbox = sandbox
         self.said = ""
         """The text of the last turn without its reasoning."""
-        self._sampling = sampling
+        self.sampling = sampling
         kind = PolicyTurns if parts.chat is None else ChatTurns
         self._policy = kind(parts, episode, sampling, self._state)
         self._own: list[int] = []
@@ -247,7 +247,7 @@ class AgentContext(StepOrder):
             replace(self.parts, toolbox=toolbox),
             instance=self.instance,
             episode=self.episode,
-            sampling=self._sampling,
+            sampling=self.sampling,
             sandbox=self.sandbox,
             origin=self._origin.spawned(branch, turns),
         )

@@ -51,6 +51,7 @@ AGENTS: ExtensionPoint[Agent] = ExtensionPoint(
         "coding": "swe_rollout.agent.presets.coding:Coding",
         "general": "swe_rollout.agent.presets.loops:General",
         "swe": "swe_rollout.agent.presets.loops:Swe",
+        "harness": "swe_rollout.gateway.harness:Harness",
     },
     one_argument=True,
 )

@@ -92,6 +92,11 @@ class StepOrder:
         self._pending: TurnBuilder | None = None
         self._is_busy = False
 
+    @property
+    def state(self) -> EpisodeState:
+        """The state of the episode, for programs that take its turns by other steps."""
+        return self._state
+
     def _begun(self) -> OpenBranch:
         if self._branch is None:
             raise misuse("begin() was not called and awaited before")

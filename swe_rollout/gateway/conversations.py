@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 from swe_rollout.agent.branches import EpisodeState, OpenBranch
+from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.history import UnfitHistoryError
 from swe_rollout.agent.off_loop import off_loop
@@ -102,10 +103,13 @@ class Conversations:
         parts: AgentParts,
         episode: EpisodeId,
         sampling: Sampling,
-        on_turn: Callable[[Turn], None] = lambda _: None,
+        *,
+        state: EpisodeState | None = None,
     ) -> None:
-        """`on_turn` gets each turn when its answer is there."""
-        self.state = EpisodeState(parts, on_turn)
+        """`state` is that of the agent in whose place the harness is, if there is one."""
+        self.state = state or EpisodeState(parts, lambda _: None)
+        self.over = asyncio.Event()
+        """Set once nothing is answered any more: a limit was reached, or something failed."""
         self.notes: list[Opened] = []
         """What differed, in order."""
         self.stop: StopReason | None = None
@@ -113,6 +117,11 @@ class Conversations:
         self._parts, self._episode, self._sampling = parts, episode, sampling
         self._nodes: dict[bytes, list[Node]] = {}
         self._is_closed = False
+
+    @classmethod
+    def of_agent(cls, context: AgentContext) -> Self:
+        """Return the conversations of a harness that is the agent of an episode."""
+        return cls(context.parts, context.episode, context.sampling, state=context.state)
 
     @property
     def episode_turns(self) -> Sequence[Turn]:
@@ -262,8 +271,7 @@ class Conversations:
     def _open(self, prompt: Rendered, parent: Node | None, *, why: str) -> OpenBranch:
         branches = self.state.branches
         if len(branches) >= MOST_BRANCHES:
-            self.stop = StopReason.TURN_LIMIT
-            raise EndedError(f"it has {MOST_BRANCHES} branches, the most that are kept")
+            raise self._ended(StopReason.TURN_LIMIT)
         above = parent.branch if parent else branches[0] if branches else None
         kind = BranchKind.RESTART if above else BranchKind.MAIN
         length = parent.end if parent else None
@@ -296,11 +304,9 @@ class Conversations:
             except PromptTooLongError as error:
                 raise _too_long() from error
             except EpisodeError as error:
-                self.state.failure = error
-                raise
+                raise self._failed(error) from error
             except Exception as error:
-                self.state.failure = failure_of(error, InternalError, "a turn of the gateway")
-                raise self.state.failure from error
+                raise self._failed(failure_of(error, InternalError, "a turn")) from error
             if builder is None and turn.stop is StopReason.CONTEXT_FULL:
                 raise _too_long()
             if builder is None:
@@ -312,8 +318,14 @@ class Conversations:
             prompt_tokens = node.end - len(builder.ids)
             return answer_of(turn, self.state.turns[index], prompt_tokens, request, parts)
 
+    def _failed(self, error: EpisodeError) -> EpisodeError:
+        self.state.failure = error
+        self.over.set()
+        return error
+
     def _ended(self, stop: StopReason) -> EndedError:
         self.stop = stop
+        self.over.set()
         return EndedError(stop.value)
 
 

@@ -9,20 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from aiohttp import web
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.gateway.conversations import EndedError
+from swe_rollout.gateway.conversations import Conversations, EndedError
 from swe_rollout.gateway.dialects.anthropic_messages import AnthropicMessages
 from swe_rollout.gateway.dialects.base import Dialect, Wanted
 from swe_rollout.gateway.dialects.google_generate import GoogleGenerate
 from swe_rollout.gateway.dialects.openai_chat import OpenaiChat
 from swe_rollout.gateway.dialects.openai_responses import OpenaiResponses
-from swe_rollout.gateway.sessions import OpenSession, Sessions
 from swe_rollout.gateway.values import Answer, BadRequestError
 
 MAX_BODY_BYTES: Final = 32 << 20
@@ -44,11 +43,30 @@ class _RefusedError(Exception):
         self.status, self.code, self.wait_s = status, code, wait_s
 
 
+class Served(Protocol):
+    """A session as requests see it."""
+
+    running: int
+
+    @property
+    def conversations(self) -> Conversations:
+        """What has been said."""
+        ...
+
+
+class Keys(Protocol):
+    """Finds sessions."""
+
+    def by_key(self, key: str) -> Served | None:
+        """Return the open session of a key."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """The routes of the chat APIs."""
 
-    sessions: Sessions
+    sessions: Keys
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes."""
@@ -82,7 +100,7 @@ class Api:
 
         return handle
 
-    async def _wanted(self, http: web.Request, dialect: Dialect) -> tuple[OpenSession, Wanted]:
+    async def _wanted(self, http: web.Request, dialect: Dialect) -> tuple[Served, Wanted]:
         session = self._session(http)
         body = await _body(http)
         try:
@@ -95,7 +113,7 @@ class Api:
             raise _of(error) from error
         return session, wanted
 
-    def _session(self, http: web.Request) -> OpenSession:
+    def _session(self, http: web.Request) -> Served:
         session = self.sessions.by_key(_key(http))
         if session is None:
             raise _RefusedError("the key is of no open session", status=401, code="invalid_api_key")
@@ -109,7 +127,7 @@ class Api:
         return session
 
     async def _answered(
-        self, http: web.Request, dialect: Dialect, session: OpenSession, wanted: Wanted
+        self, http: web.Request, dialect: Dialect, session: Served, wanted: Wanted
     ) -> web.StreamResponse:
         session.running += 1
         asked = asyncio.ensure_future(_answer(session, wanted))
@@ -150,7 +168,7 @@ class Api:
         return web.json_response({"object": "list", "data": [model]})
 
 
-async def _answer(session: OpenSession, wanted: Wanted) -> Answer:
+async def _answer(session: Served, wanted: Wanted) -> Answer:
     try:
         return await session.conversations.answer(wanted.request)
     except BadRequestError as error:

@@ -260,7 +260,8 @@ async def open_journals(
 
     `on_turn` is called whenever a turn becomes durable; `samples` is as in `open`.
     """
-    if job.spec.retry.resume is Resume.NEVER:
+    # A harness is in the middle of anything when its worker dies, and can't be told.
+    if job.spec.retry.resume is Resume.NEVER or job.spec.agent.use == "harness":
         return None
     name = job.metadata.name
     keeper = JournalKeeper(store, name) if job.spec.store.keep_journals else None

@@ -38,7 +38,7 @@ def over(context: AgentContext, tape: Tape, sandbox: Sandbox) -> AgentContext:
         taped.parts(context.parts),
         instance=context.instance,
         episode=context.episode,
-        sampling=context._sampling,
+        sampling=context.sampling,
         sandbox=taped.sandbox(sandbox),
     )
 
@@ -70,7 +70,7 @@ async def test_a_conversation_is_inherited_under_another_address_and_seed() -> N
     talker = Talker([])
     fork = episode(talker)
     fork.episode = EpisodeId("other", "task", 7)
-    fork._sampling = fork._sampling.model_copy(update={"seed": 99})
+    fork.sampling = fork.sampling.model_copy(update={"seed": 99})
     again = over(fork, Tape(tape.take_noted()), Disk())
     assert await run_agent(loop, again) is StopReason.SUBMITTED
     assert again.chat() == first.chat()

@@ -1,0 +1,141 @@
+"""A door from a sandbox's loopback to a server of this process, over commands alone.
+
+The sandbox has no network. The listener, a small static program, accepts connections there; two
+commands at a time carry their bytes, one each way. Whatever the policy sends through it reaches the
+server as bytes of a connection, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Final
+
+from swe_rollout.errors import SandboxError
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.sandbox.session.bootstrap import MACHINES
+
+_FRAME: Final = struct.Struct("<II")
+_FOLDER: Final = "/tmp/swe-rollout-door"  # noqa: S108 (in the sandbox)
+_PROGRAM: Final = f"{_FOLDER}/listener"
+_SOCKET: Final = f"{_FOLDER}/socket"
+_CHUNK: Final = 1 << 16
+_MOST_BYTES: Final = 16 << 20
+_MOST_CONNECTIONS: Final = 256
+_START_S: Final = 30.0
+
+
+class Door:
+    """Carries the connections of one sandbox to `port` on this machine's loopback."""
+
+    def __init__(self, sandbox: Sandbox, port: int, *, timeout_s: float) -> None:
+        self._sandbox, self._port, self._timeout_s = sandbox, port, timeout_s
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(maxsize=256)
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._tasks = set[asyncio.Task[None]]()
+
+    async def open(self) -> int:
+        """Start the listener and return its port in the sandbox. Raises SandboxError."""
+        machine = await self._sandbox.exec(["uname", "-m"], cwd="/", timeout_s=_START_S)
+        name = machine.stdout.decode(errors="replace").strip()
+        if name not in MACHINES:
+            raise SandboxError(
+                f"there is no listener for {name or 'this machine'}", retryable=False
+            )
+        program = files("swe_rollout.sandbox.listener") / f"listener.{name}"
+        await self._sandbox.write_file(_PROGRAM, program.read_bytes(), mode=0o755)
+        command = [_PROGRAM, "serve", _SOCKET, "0"]
+        begun = await self._sandbox.exec(command, cwd="/", timeout_s=_START_S)
+        if not begun.ok:
+            raise SandboxError(
+                "nothing can listen in the sandbox", why=begun.stderr.decode(errors="replace")[:200]
+            )
+        return int(begun.stdout)
+
+    async def carry(self) -> None:
+        """Carry bytes both ways until cancelled. Raises SandboxError when the sandbox is lost.
+
+        It ends when the listener does: a harness that ends its own door ends its episode.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(self._send())
+                await self._receive()
+                sending.cancel()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            for writer in self._writers.values():
+                writer.close()
+
+    async def _receive(self) -> None:
+        while True:
+            found = await self._sandbox.exec(
+                [_PROGRAM, "wait", _SOCKET],
+                cwd="/",
+                timeout_s=self._timeout_s,
+                max_output=_MOST_BYTES,
+            )
+            if not found.ok or found.truncated:
+                return
+            data = found.stdout
+            at = 0
+            while len(data) - at >= _FRAME.size:
+                number, length = _FRAME.unpack_from(data, at)
+                at += _FRAME.size
+                await self._received(number, data[at : at + length])
+                at += length
+
+    async def _received(self, number: int, data: bytes) -> None:
+        writer = self._writers.get(number)
+        if not data:
+            if writer is not None:
+                writer.close()
+            return
+        if writer is None:
+            if len(self._writers) >= _MOST_CONNECTIONS:
+                await self._outgoing.put(_FRAME.pack(number, 0))
+                return
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+            self._writers[number] = writer
+            task = asyncio.create_task(self._pump(number, reader))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        writer.write(data)
+
+    async def _pump(self, number: int, reader: asyncio.StreamReader) -> None:
+        """Queue what the server sends on a connection, and its end."""
+        try:
+            while data := await reader.read(_CHUNK):
+                await self._outgoing.put(_FRAME.pack(number, len(data)) + data)
+        except ConnectionError:
+            pass
+        await self._outgoing.put(_FRAME.pack(number, 0))
+        self._writers.pop(number).close()
+
+    async def _send(self) -> None:
+        while True:
+            frames = [await self._outgoing.get()]
+            while not self._outgoing.empty():
+                frames.append(self._outgoing.get_nowait())
+            await self._sandbox.exec(
+                [_PROGRAM, "send", _SOCKET],
+                cwd="/",
+                stdin=b"".join(frames),
+                timeout_s=self._timeout_s,
+            )
+
+
+@asynccontextmanager
+async def opened(door: Door) -> AsyncIterator[int]:
+    """Open a door and carry while the block runs; yield its port in the sandbox."""
+    port = await door.open()
+    carrying = asyncio.create_task(door.carry())
+    try:
+        yield port
+    finally:
+        carrying.cancel()
+        await asyncio.gather(carrying, return_exceptions=True)

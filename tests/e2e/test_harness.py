@@ -1,0 +1,87 @@
+"""An unchanged program as the agent of an episode, in a sandbox without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swe_rollout.datasets import release_pairs
+from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.sandbox.local import bubblewrap
+from swe_rollout.types.episode import StopReason
+from swe_rollout.types.trajectory import Trajectory
+
+HARNESS = Path(__file__).with_name("mini_harness.py").read_text("utf-8")
+LOOKS = {"say": "I look.", "call": {"bash": {"command": "git status --short; echo seen"}}}
+DONE = {"say": "Done."}
+
+
+async def played(folder: Path, command: str, script: list[Any], **limits: float) -> Trajectory:
+    if refusal := bubblewrap.refusal():
+        pytest.skip(refusal)
+    job = RolloutJob.model_validate(
+        {
+            "apiVersion": "swe-rollout.dev/v1alpha1",
+            "kind": "RolloutJob",
+            "metadata": {"name": "harness"},
+            "spec": {
+                "dataset": {"releasePairs": {"names": ["semver"]}},
+                "agent": {"use": "harness", "with": {"command": command}},
+                "policy": {"scripted": {"turns": script}},
+                "limits": {"toolSeconds": 60, **limits},
+                "sandbox": {"local": {}},
+                "retry": {"attempts": 1},
+                "store": {"uri": f"file://{folder}"},
+            },
+        }
+    )
+    async with job.session() as session:
+        return await session.run_episode(session.instances[0])
+
+
+def python(text: str) -> str:
+    return f"python3 - <<'END_OF_PROGRAM'\n{text}\nEND_OF_PROGRAM\n"
+
+
+async def test_a_harness_that_fixes_its_task_is_rewarded(tmp_path: Path) -> None:
+    (task,) = await release_pairs.load(["semver"], on_progress=lambda _: None)
+    fix = f"git apply <<'END_OF_PATCH'\n{task.gold_patch}\nEND_OF_PATCH\n"
+    turns = [LOOKS, {"say": "I fix.", "call": {"bash": {"command": fix}}}, DONE]
+    record = await played(tmp_path, python(HARNESS), turns)
+    assert record.failure is None
+    assert record.stop_reason is StopReason.FINISHED
+    assert record.reward is not None
+    assert record.reward.value == 1.0
+    assert not record.branches
+    assert [call.name for turn in record.turns for call in turn.tool_calls] == ["bash", "bash"]
+    assert sum(record.loss_mask) == sum(turn.completion_tokens for turn in record.turns)
+
+
+async def test_a_harness_that_changes_nothing_has_an_empty_patch(tmp_path: Path) -> None:
+    record = await played(tmp_path, python(HARNESS), [LOOKS, DONE])
+    assert record.verdict is not None
+    assert (record.verdict.status, record.patch) == ("empty_patch", "")
+
+
+@pytest.mark.parametrize("goes_on", ["", "; sleep 1000"])
+async def test_the_episode_ends_with_its_limit_whatever_the_harness_does(
+    tmp_path: Path, goes_on: str
+) -> None:
+    command = python(HARNESS).rstrip("\n") + f"\ntrue{goes_on}"
+    record = await played(tmp_path, command, [LOOKS] * 9, turns=2)
+    assert (record.stop_reason, len(record.turns)) == (StopReason.TURN_LIMIT, 2)
+
+
+async def test_a_harness_that_never_asks_is_a_failure_of_its_own(tmp_path: Path) -> None:
+    record = await played(tmp_path, "echo no such model >&2; exit 3", [DONE])
+    assert record.reward is None
+    assert record.failure is not None
+    assert "code 3: no such model" in record.failure.message
+
+
+async def test_a_harness_that_breaks_its_own_door_harms_nobody(tmp_path: Path) -> None:
+    breaks = python(HARNESS) + "\npkill -9 listener; " + python(HARNESS)
+    record = await played(tmp_path, breaks, [LOOKS, DONE])
+    assert (record.stop_reason, len(record.turns)) == (StopReason.FINISHED, 2)
