@@ -161,7 +161,7 @@ def _quoting(message: Message, dialect: Dialect) -> Quoting:
 
 def _parted(exchange: Exchange, dialect: Dialect) -> list[Exchange]:
     """Split a turn for a template that takes one call a turn."""
-    if not dialect.one_call or len(exchange.calls) < 2:  # noqa: PLR2004 (one, or more)
+    if not (dialect.one_call and exchange.calls[1:]):
         return [exchange]
     last = len(exchange.calls) - 1
     return [

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from swe_rollout.agent.branches import EpisodeState, OpenBranch
@@ -51,7 +51,7 @@ class Node:
     _branch: OpenBranch | None = None
     end: int = 0
     """The tokens of the branch with the answer."""
-    task: asyncio.Task[Answer] | None = None
+    task: asyncio.Task[Answer] = field(init=False)
     calls: tuple[ToolCall, ...] = ()
     """The calls of the answer, as they were sampled."""
     reasoning_is_open: bool = False
@@ -61,7 +61,8 @@ class Node:
     @property
     def branch(self) -> OpenBranch:
         """The branch that holds the answer."""
-        assert self._branch is not None  # noqa: S101 (whoever samples has opened it)
+        if self._branch is None:
+            raise InternalError("a turn was sampled in no branch")
         return self._branch
 
     @branch.setter
@@ -72,7 +73,8 @@ class Node:
     def answer(self) -> Answer | None:
         """The answer, once it is there."""
         task = self.task
-        return task.result() if task and task.done() and not task.exception() else None
+        is_there = task.done() and not task.cancelled() and not task.exception()
+        return task.result() if is_there else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class Conversations:
     async def close(self) -> None:
         """Answer nothing any more, and wait until nothing is sampled."""
         self._is_closed = self.state.is_over = True
-        tasks = [n.task for nodes in self._nodes.values() for n in nodes if n.task]
+        tasks = [node.task for nodes in self._nodes.values() for node in nodes]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -159,7 +161,6 @@ class Conversations:
         node = next((n for n in self._nodes.get(digests[-1], ()) if not n.is_extended), None)
         # Nothing is awaited before the node is known, so that equal requests find it.
         node = node or self._begun(request, digests)
-        assert node.task is not None  # noqa: S101 (`_begun` has begun it)
         return await asyncio.shield(node.task)
 
     async def count(self, request: Request) -> int:

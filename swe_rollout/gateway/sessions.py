@@ -38,7 +38,7 @@ class OpenSession:
     running: int = 0
     """Requests that are being answered."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[Trajectory] | None = None
+    task: asyncio.Task[Trajectory] = field(init=False)
 
     @property
     def id(self) -> str:
@@ -107,12 +107,11 @@ class Sessions:
         """
         opened.patch = patch
         opened.ended.set()
-        assert opened.task is not None  # noqa: S101 (`open` has begun it)
         return await asyncio.shield(opened.task)
 
     async def aclose(self) -> None:
         """End all sessions without a record: their episodes can be played anew."""
-        tasks = [opened.task for opened in self if opened.task]
+        tasks = [opened.task for opened in self]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

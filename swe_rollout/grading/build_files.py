@@ -17,16 +17,16 @@ _JSON: Final = frozenset(
     """name version description keywords homepage bugs license author contributors maintainers
     funding files main module types typings exports imports browser bin man directories repository
     dependencies devDependencies peerDependencies peerDependenciesMeta optionalDependencies
-    bundledDependencies engines os cpu private publishConfig sideEffects type""".split()  # noqa: SIM905
+    bundledDependencies engines os cpu private publishConfig sideEffects type""".split()
 )
 _CARGO: Final = frozenset({"dependencies", "dev-dependencies", "features", "badges", "lints"})
 _CRATE: Final = frozenset(
     """version authors description documentation readme homepage repository license license-file
-    keywords categories rust-version publish""".split()  # noqa: SIM905
+    keywords categories rust-version publish""".split()
 )
 _MAVEN: Final = frozenset(
     """dependencies version description name url developers contributors licenses scm organization
-    issueManagement inceptionYear""".split()  # noqa: SIM905
+    issueManagement inceptionYear""".split()
 )
 _REQUIRED: Final = re.compile(
     r"^\s*require\s*(?:\([^)]*\)|[^\n]*)|^go [\d.]+|//[^\n]*", re.MULTILINE
@@ -55,7 +55,7 @@ def is_build_file(path: str) -> bool:
 def _of_package_json(text: str) -> object:
     found: object = json.loads(text or "{}")
     if not isinstance(found, dict):
-        raise ValueError(text[:20])  # noqa: TRY004 (it is a value, to who reads the file)
+        return found
     return {key: value for key, value in found.items() if key not in _JSON}
 
 

@@ -35,7 +35,7 @@ _MODULE: Final = re.compile(r"\.(?:py|[\w-]*\.?so|pyd)$")
 _RUNNERS: Final = frozenset(
     """pytest _pytest py pluggy iniconfig packaging exceptiongroup tomli colorama attr attrs xdist
     pytest_asyncio pytest_cov coverage hypothesis nose nose2 tox setuptools pkg_resources pip
-    sitecustomize usercustomize mock six""".split()  # noqa: SIM905
+    sitecustomize usercustomize mock six""".split()
 )
 IMPORTED: Final = _RUNNERS | sys.stdlib_module_names
 """Modules that tests import from outside the repository; an image may have more of them."""

@@ -41,6 +41,9 @@ from swe_rollout.types.turn import FinishReason, Generation
 
 _REQUESTS: Final = 24
 """The requests of one episode."""
+_BAD_CALLS: Final = 0.1
+_AT_ONCE: Final = 0.2
+"""The shares of calls that are no JSON, and of requests that are made two at once."""
 _TOOLS: Final = (
     tool("bash", "Run it.", {"type": "object", "properties": {"command": {"type": "string"}}}),
     tool("read", "Read it.", None),
@@ -82,7 +85,7 @@ class _Random(TokenEngine):
             name = chance.choice(("bash", "read", "no_such_tool"))
             arguments = {"command": chance.choice(_TEXTS), "n": chance.randint(0, 3)}
             body = json.dumps({"name": name, "arguments": arguments})
-            body = body[:-3] if chance.random() < 0.1 else body  # noqa: PLR2004 (a bad call)
+            body = body[:-3] if chance.random() < _BAD_CALLS else body
             parts.append(f"<tool_call>\n{body}\n</tool_call>")
         # Whatever a policy writes, its control tokens are single ids.
         backend, text = self.renderer.tokenizer.backend_tokenizer, "\n".join(parts)
@@ -117,7 +120,7 @@ class _Harness:
         self.done[name] += 1
         before, self.request = self.request, edits[name]()
         asked = [self.played.answer(self.request)]
-        if self.chance.random() < 0.2:  # noqa: PLR2004 (a fifth of them)
+        if self.chance.random() < _AT_ONCE:
             asked.append(self.played.answer(self.chance.choice((self.request, before))))
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for each in answers:

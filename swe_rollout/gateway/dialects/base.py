@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -15,6 +15,8 @@ from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Request, Result, Told
 
 _Body = TypeVar("_Body")
+SERVER_ERROR: Final = 500
+"""The first status by which a server blames itself."""
 
 
 class Role(Enum):

@@ -43,8 +43,8 @@ class _Response(msgspec.Struct):
 class _Part(msgspec.Struct):
     text: str | None = None
     thought: bool | None = None
-    functionCall: _Called | None = None  # noqa: N815 (Google's names)
-    functionResponse: _Response | None = None  # noqa: N815
+    functionCall: _Called | None = None
+    functionResponse: _Response | None = None
 
 
 class _Content(msgspec.Struct):
@@ -56,24 +56,24 @@ class _Function(msgspec.Struct):
     name: str
     description: str = ""
     parameters: dict[str, Any] | None = None
-    parametersJsonSchema: dict[str, Any] | None = None  # noqa: N815
+    parametersJsonSchema: dict[str, Any] | None = None
 
 
 class _Tool(msgspec.Struct):
-    functionDeclarations: list[_Function] | None = None  # noqa: N815
+    functionDeclarations: list[_Function] | None = None
 
 
 class _Config(msgspec.Struct):
-    maxOutputTokens: int | None = None  # noqa: N815
-    stopSequences: list[str] | None = None  # noqa: N815
-    candidateCount: int | None = None  # noqa: N815
+    maxOutputTokens: int | None = None
+    stopSequences: list[str] | None = None
+    candidateCount: int | None = None
 
 
 class _Body(msgspec.Struct):
     contents: list[_Content]
-    systemInstruction: _Content | None = None  # noqa: N815
+    systemInstruction: _Content | None = None
     tools: list[_Tool] | None = None
-    generationConfig: _Config | None = None  # noqa: N815
+    generationConfig: _Config | None = None
 
 
 class GoogleGenerate:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from swe_rollout.gateway.dialects.base import (
+    SERVER_ERROR,
     Item,
     Role,
     Wanted,
@@ -147,7 +148,7 @@ class OpenaiChat:
 
     def error(self, message: str, *, code: str, status: int) -> object:
         """Return the JSON body of an error."""
-        kind = "invalid_request_error" if status < 500 else "server_error"  # noqa: PLR2004 (HTTP)
+        kind = "invalid_request_error" if status < SERVER_ERROR else "server_error"
         return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
     def error_event(self, message: str, *, code: str, status: int) -> bytes:
