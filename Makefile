@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs from a clean clone; see scripts/bootstrap.
 .DEFAULT_GOAL := help
-.PHONY: help setup learn learn-cluster demo demo-clean demo-cluster test test-slow fuzz soak league test-cluster chaos crash-equal test-sglang test-trainers test-wheel test-prometheus docs lint format generate shots lock stats helm chart sbom release-check
+.PHONY: help setup learn learn-cluster demo demo-clean demo-cluster test test-slow fuzz soak league test-harnesses test-cluster chaos crash-equal test-sglang test-trainers test-wheel test-prometheus docs lint format generate shots lock stats helm chart sbom release-check
 PYTHON ?= python3
 BIN := .venv/bin
 # Where it is set, every start of Python would compile all that it imports: 2 seconds for a job.
@@ -62,6 +62,9 @@ fuzz: setup ## every surface that reads untrusted input, INPUTS=10000 each (20 m
 MINUTES ?= 30
 soak: setup ## scripted episodes in local sandboxes for MINUTES=30; slopes of memory, descriptors, processes, store objects
 	scripts/conformance soak --minutes $(MINUTES)
+
+test-harnesses: setup ## Codex, Claude Code, opencode and others, unchanged, in sandboxes; installs them
+	scripts/conformance harnesses
 
 league: setup ## every policy of the attack league against every way to grade; writes its page
 	scripts/conformance attacks --league --guess 40 --parallel 2 --write $(if $(SWEBENCH),--swebench $(SWEBENCH))

@@ -63,6 +63,11 @@ class LocalSandbox(Model):
     services on it; with `none`, no sandbox has a network."""
     checkout: CheckoutSpec | None = unset()
     """A checkout to use for one task in place of its image; by default images are used."""
+    bundles: Annotated[
+        dict[Annotated[str, StringConstraints(pattern=r"^/opt/[\w./-]{1,200}$")], LocalPath],
+        Field(max_length=16, exclude_if=lambda value: not value),
+    ] = Field(default_factory=dict)
+    """Folders of this machine that agents see, read-only, by their paths there: `/opt/harness`."""
 
     @model_validator(mode="after")
     def _memory_holds_files(self) -> Self:

@@ -13,6 +13,7 @@ CONTRACTS = Programs(
         "crash_equal",
         "gateway",
         "grading",
+        "harnesses",
         "honest",
         "parser_time",
         "soak",

@@ -8,20 +8,21 @@ import posixpath
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import structlog
 
 from swe_rollout.errors import PrerequisiteError, SandboxError
-from swe_rollout.sandbox.base import SandboxRequest
+from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap, cgroups, machine, namespace
 from swe_rollout.sandbox.local.checkout import Checkout
 from swe_rollout.sandbox.local.folder import PROGRAM, ProviderFolder
 from swe_rollout.sandbox.local.images import (
     PATH,
     LocalImage,
+    Mount,
     Prepared,
     cache_dir,
     find_workdir,
@@ -138,11 +139,18 @@ class LocalProvider:
                 "command of the policy with all that you can read and change: "
                 "sandbox: {local: {isolation: none}}",
             )
+        for folder in spec.bundles.values():
+            if not Path(folder).is_dir():
+                raise PrerequisiteError(f"there is no folder {folder}, which is to be a bundle")
         self._isolated = spec.isolation != "none" and not refusal
         self._limits = cgroups.Limits.of(spec)
         self._gives_network = spec.network == "requested"
         self._images = Path(spec.images) if spec.images else None
         self._checkout = checkout
+        self._bundles = tuple(
+            Mount(str(Path(folder).absolute()), target, writable=False)
+            for target, folder in spec.bundles.items()
+        )
         self._opening: asyncio.Task[_Ground] | None = None
         self._channels: set[PipeChannel] = set()
         self.warning = "" if self._isolated else _isolation_warning(refusal)
@@ -161,6 +169,8 @@ class LocalProvider:
     async def _start(self, request: SandboxRequest) -> Session:
         ground = await self._opened()
         image, source = self._image(request, ground)
+        if request.role is Role.AGENT:
+            image = replace(image, mounts=(*image.mounts, *self._bundles))
         prepared = await ground.kind.prepare(
             image,
             source,

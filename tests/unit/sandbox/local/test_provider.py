@@ -392,3 +392,26 @@ async def test_a_sandbox_has_a_network_only_where_task_and_job_say_so(
         assert (seen == _OWN_NETWORK) is ((network, wants) == ("requested", "network"))
     finally:
         await provider.aclose()
+
+
+@needs_bubblewrap
+async def test_a_bundle_is_seen_by_agents_alone_and_changed_by_nobody(tmp_path: Path) -> None:
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "program").write_text("hello\n")
+    spec = LocalSandbox(bundles={"/opt/harness": str(tmp_path / "bundle")})
+    provider = LocalProvider(spec)
+    agent = await provider.start(_request())
+    grader = await provider.start(replace(_request(), role=Role.GRADER))
+    command = "cat /opt/harness/program; echo mine >/opt/harness/program"
+    seen, unseen = [await each.exec(command) for each in (agent, grader)]
+    assert (seen.stdout, seen.ok) == (b"hello\n", False)
+    assert (unseen.stdout, unseen.ok) == (b"", False)
+    assert (tmp_path / "bundle" / "program").read_text() == "hello\n"
+    await provider.aclose()
+
+
+@needs_bubblewrap
+def test_a_bundle_that_is_not_there_is_named(tmp_path: Path) -> None:
+    spec = LocalSandbox(bundles={"/opt/harness": str(tmp_path / "gone")})
+    with pytest.raises(PrerequisiteError, match="gone"):
+        LocalProvider(spec)
