@@ -32,7 +32,7 @@ _SHOWN: Final = 1000
 
 
 @dataclass(slots=True, eq=False)
-class _OneSession:
+class OneSession:
     """The only session of a server: that of the episode."""
 
     key: str = field(repr=False)
@@ -41,13 +41,15 @@ class _OneSession:
 
 
 @dataclass(frozen=True, slots=True)
-class _OneEpisode:
-    session: _OneSession
+class OneEpisode:
+    """The keys of a server with one session."""
 
-    def __iter__(self) -> Iterator[_OneSession]:
+    session: OneSession
+
+    def __iter__(self) -> Iterator[OneSession]:
         yield self.session
 
-    def by_key(self, key: str) -> _OneSession | None:
+    def by_key(self, key: str) -> OneSession | None:
         """Return the session, if the key is its own."""
         is_own = secrets.compare_digest(key.encode(), self.session.key.encode())
         return self.session if is_own else None
@@ -70,9 +72,9 @@ class Harness(Model):
         clock = context.clock
         clock.reset(context.parts.limits.episode_seconds)
         timeout_s = clock.remaining_s
-        session = _OneSession(key, played)
+        session = OneSession(key, played)
         async with (
-            _serving(Api(_OneEpisode(session))) as port,
+            _serving(Api(OneEpisode(session))) as port,
             opened(Door(context.sandbox, port, timeout_s=timeout_s)) as inside,
         ):
             try:

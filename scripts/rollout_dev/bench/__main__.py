@@ -11,6 +11,7 @@ BENCHES = Programs(
         "api_writes",
         "cli",
         "fork",
+        "gateway",
         "grading",
         "image_change",
         "journal",

@@ -29,6 +29,7 @@ from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.sandbox.local.images import cache_dir
 from swe_rollout.types.trajectory import Trajectory
 
+_ROOT: Final = Path(__file__).parents[4]
 _TASK: Final = "semver"
 _NODE: Final = "node@22.23.3"
 """What harnesses in JavaScript run on: a newer one than most systems have."""
@@ -157,7 +158,9 @@ def _installed(name: str, harness: Installable) -> Path:
         (folder / "package.json").write_text("{}")
     else:
         target = str(folder / "packages")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", target, package]
+        uv = str(_ROOT / ".uv" / "bin" / "uv")
+        command = [uv, "pip", "install", "--quiet", "--python", sys.executable]
+        command += ["--target", target, package]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_INSTALL_S)
     done.touch()
     return folder
