@@ -15,6 +15,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -89,7 +90,8 @@ async def _rows(name: str, harness: Installable) -> list[Row]:
         sys.stderr.write("not installed\n")
         return [Row(name, skipped=f"npm or pip could not install it: {error}")]
     (task,) = await release_pairs.load([_TASK], on_progress=lambda _: None)
-    fix = f"git apply <<'END_OF_PATCH'\n{task.gold_patch}\nEND_OF_PATCH\n"
+    # Some refuse commands with quotes of the shell, which a patch may hold.
+    fix = f"echo {b64encode(task.gold_patch.encode()).decode()} | base64 -d | git apply"
     rows = []
     for script, steps in (("gold", ["git status --short", fix]), ("wrong", ["git status --short"])):
         turns = [_turn(harness, step) for step in steps]
