@@ -31,7 +31,7 @@ async def played(folder: Path, command: str, script: list[Any], **limits: float)
                 "agent": {"use": "harness", "with": {"command": command}},
                 "policy": {"scripted": {"turns": script}},
                 "limits": {"toolSeconds": 60, **limits},
-                "sandbox": {"local": {}},
+                "sandbox": {sandbox: {}},
                 "retry": {"attempts": 1},
                 "store": {"uri": f"file://{folder}"},
             },
@@ -45,11 +45,12 @@ def python(text: str) -> str:
     return f"python3 - <<'END_OF_PROGRAM'\n{text}\nEND_OF_PROGRAM\n"
 
 
-async def test_a_harness_that_fixes_its_task_is_rewarded(tmp_path: Path) -> None:
+async def rewarded(folder: Path, *, sandbox: str) -> None:
+    """Let the smallest harness fix a task, and check its record."""
     (task,) = await release_pairs.load(["semver"], on_progress=lambda _: None)
     fix = f"git apply <<'END_OF_PATCH'\n{task.gold_patch}\nEND_OF_PATCH\n"
     turns = [LOOKS, {"say": "I fix.", "call": {"bash": {"command": fix}}}, DONE]
-    record = await played(tmp_path, python(HARNESS), turns)
+    record = await played(folder, python(HARNESS), turns, sandbox=sandbox)
     assert record.failure is None
     assert record.stop_reason is StopReason.FINISHED
     assert record.reward is not None
@@ -57,6 +58,10 @@ async def test_a_harness_that_fixes_its_task_is_rewarded(tmp_path: Path) -> None
     assert not record.branches
     assert [call.name for turn in record.turns for call in turn.tool_calls] == ["bash", "bash"]
     assert sum(record.loss_mask) == sum(turn.completion_tokens for turn in record.turns)
+
+
+async def test_a_harness_that_fixes_its_task_is_rewarded(tmp_path: Path) -> None:
+    await rewarded(tmp_path, sandbox="local")
 
 
 async def test_a_harness_that_changes_nothing_has_an_empty_patch(tmp_path: Path) -> None:

@@ -136,7 +136,11 @@ async def _episode(
                 "dataset": {"releasePairs": {"names": [_TASK]}},
                 "agent": {"use": "harness", "with": {"command": harness.command}},
                 "policy": {"scripted": {"turns": turns}},
-                "limits": {"contextTokens": 131_072, "episodeSeconds": 180},
+                "limits": {
+                    "contextTokens": 131_072,
+                    "maxNewTokens": 16_384,
+                    "episodeSeconds": 180,
+                },
                 "sandbox": {"local": {"bundles": {"/opt/harness": str(folder)}}},
                 "retry": {"attempts": 1},
                 "store": {"uri": "file:///nowhere"},
