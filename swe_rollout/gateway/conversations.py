@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, Self
 
 from swe_rollout.agent.branches import EpisodeState, OpenBranch
@@ -22,79 +22,29 @@ from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns
 from swe_rollout.agent.renderer import Rendered
-from swe_rollout.agent.tools.base import Toolbox, ToolContext, ToolSpec
+from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.errors import EpisodeError, InternalError, failure_of
 from swe_rollout.gateway.answers import answer_of, calls_of
-from swe_rollout.gateway.matching import chain, changes, exchange_of, results_of, tells
+from swe_rollout.gateway.matching import (
+    chain,
+    changes,
+    exchange_of,
+    results_of,
+    size_of,
+    tells,
+)
+from swe_rollout.gateway.nodes import EndedError, Node, OfHarness, Opened, has_failed, within
 from swe_rollout.gateway.values import Answer, BadRequestError, Request
-from swe_rollout.sandbox.base import Sandbox
-from swe_rollout.spec.limits import CutTurns
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.trajectory import ChatLine, ChatRecord
-from swe_rollout.types.turn import Observation, ToolCall, Turn
+from swe_rollout.types.turn import Turn
 
+_LONGEST_TOKEN: Final = 32
+"""Characters of a token, more than those of any text that means something."""
 MOST_BRANCHES: Final = 256
 """The most branches of an episode; each has a prompt of its own in the record."""
-
-
-class EndedError(Exception):
-    """The episode is over: no request of its harness is answered any more."""
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """One request and its answer."""
-
-    parent: Node | None
-    _branch: OpenBranch | None = None
-    end: int = 0
-    """The tokens of the branch with the answer."""
-    task: asyncio.Task[Answer] = field(init=False)
-    calls: tuple[ToolCall, ...] = ()
-    """The calls of the answer, as they were sampled."""
-    reasoning_is_open: bool = False
-    is_extended: bool = False
-    """Whether the branch goes on behind the answer."""
-
-    @property
-    def branch(self) -> OpenBranch:
-        """The branch that holds the answer."""
-        if self._branch is None:
-            raise InternalError("a turn was sampled in no branch")
-        return self._branch
-
-    @branch.setter
-    def branch(self, opened: OpenBranch) -> None:
-        self._branch = opened
-
-    @property
-    def answer(self) -> Answer | None:
-        """The answer, once it is there."""
-        task = self.task
-        is_there = task.done() and not task.cancelled() and not task.exception()
-        return task.result() if is_there else None
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Why a branch was opened, or how a request that extends one differs from what was answered."""
-
-    turn: int
-    branch: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _OfHarness:
-    """A tool that the harness runs."""
-
-    spec: ToolSpec
-
-    async def run(self, arguments: object, sandbox: Sandbox, context: ToolContext) -> Observation:
-        del arguments, sandbox, context
-        raise InternalError("a harness runs its own tools")
 
 
 class Conversations:
@@ -119,6 +69,7 @@ class Conversations:
         self._parts, self._episode, self._sampling = parts, episode, sampling
         self._nodes: dict[bytes, list[Node]] = {}
         self._is_closed = False
+        self._rendering = asyncio.Lock()
 
     @classmethod
     def of_agent(cls, context: AgentContext) -> Self:
@@ -175,7 +126,7 @@ class Conversations:
 
     def _begun(self, request: Request, digests: list[bytes]) -> Node:
         """Start to sample the answer to a new request."""
-        tools = Toolbox(_OfHarness(spec) for spec in request.tools)
+        tools = Toolbox(OfHarness(spec) for spec in request.tools)
         parts = replace(self._parts, toolbox=tools)
         parent = self._parent(request, digests)
         results = results_of(parent.calls, request.turns[-1]) if parent else None
@@ -189,8 +140,11 @@ class Conversations:
             parent.is_extended = True
             node = Node(parent, parent.branch)
             work = self._on(node, parent, request, parts, results)
-        self._nodes.setdefault(digests[-1], []).append(node)
+        same = self._nodes.setdefault(digests[-1], [])
+        same.append(node)
         node.task = asyncio.create_task(work)
+        # What failed keeps nothing of its request: whoever asks again is told again.
+        node.task.add_done_callback(lambda task: same.remove(node) if has_failed(task) else None)
         return node
 
     async def _on(
@@ -237,16 +191,24 @@ class Conversations:
         return await self._sampled(node, request, parts)
 
     async def _prompt(self, request: Request) -> Rendered:
-        renderer = self._parts.tokens.renderer
+        """Render a conversation. Raises BadRequestError, without much work if it is too long."""
+        renderer, most = self._parts.tokens.renderer, self._parts.limits.context_tokens
+        if size_of(request) > most * _LONGEST_TOKEN:
+            raise _too_long()
         exchanges = [exchange_of(turn) for turn in request.turns]
         for spec in request.tools:
             text = json.dumps(spec.function(), ensure_ascii=False)
             if any(mark in text for mark in renderer.controls.values() if mark.strip()):
                 raise BadRequestError(f"the tool {spec.name} names a control token of the model")
         try:
-            return await off_loop(renderer.history, request.first, exchanges, request.tools)
+            # One at a time: no harness takes the thread from all others.
+            async with self._rendering:
+                prompt = await off_loop(renderer.history, request.first, exchanges, request.tools)
         except UnfitHistoryError as error:
             raise BadRequestError(f"the model's chat template can't show this: {error}") from error
+        if len(prompt.ids) >= most:
+            raise _too_long()
+        return prompt
 
     def _parent(self, request: Request, digests: list[bytes]) -> Node | None:
         """Return the node whose answer is the last turn that the harness tells."""
@@ -294,7 +256,7 @@ class Conversations:
         results: Sequence[str] = (),
         message: str = "",
     ) -> Answer:
-        turns = PolicyTurns(_within(parts, request), self._episode, self._sampling, self.state)
+        turns = PolicyTurns(within(parts, request), self._episode, self._sampling, self.state)
         async with self.state.engine:
             self._check()
             index = len(self.state.turns)
@@ -328,15 +290,6 @@ class Conversations:
         self.stop = stop
         self.over.set()
         return EndedError(stop.value)
-
-
-def _within(parts: AgentParts, request: Request) -> AgentParts:
-    """Return the parts with the limits of one request."""
-    most = parts.limits.max_new_tokens
-    if request.max_tokens is not None:
-        most = max(1, min(most, request.max_tokens))
-    given = {"max_new_tokens": most, "cut_turns": CutTurns.ANSWER}
-    return replace(parts, limits=parts.limits.model_copy(update=given))
 
 
 def _too_long() -> BadRequestError:

@@ -28,6 +28,18 @@ def chain(request: Request) -> list[bytes]:
     return found
 
 
+def size_of(request: Request) -> int:
+    """Return how many characters a conversation has, without its tools."""
+    turns = sum(
+        len(turn.text)
+        + len(turn.message)
+        + sum(len(call.arguments) for call in turn.calls)
+        + sum(len(result.text) for result in turn.results)
+        for turn in request.turns
+    )
+    return turns + sum(len(message.content) for message in request.first)
+
+
 def tells(turn: Told, answer: Answer) -> bool:
     """Return whether a harness tells an answer as it was given."""
     return _said(turn.text, turn.calls) == _said(answer.text, answer.calls)

@@ -16,12 +16,13 @@ from aiohttp import web
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.errors import SweRolloutError
-from swe_rollout.gateway.conversations import Conversations, EndedError
+from swe_rollout.gateway.conversations import Conversations
 from swe_rollout.gateway.dialects.anthropic_messages import AnthropicMessages
 from swe_rollout.gateway.dialects.base import Dialect, Wanted
 from swe_rollout.gateway.dialects.google_generate import GoogleGenerate
 from swe_rollout.gateway.dialects.openai_chat import OpenaiChat
 from swe_rollout.gateway.dialects.openai_responses import OpenaiResponses
+from swe_rollout.gateway.nodes import EndedError
 from swe_rollout.gateway.values import Answer, BadRequestError
 
 MAX_BODY_BYTES: Final = 32 << 20

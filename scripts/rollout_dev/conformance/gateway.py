@@ -30,8 +30,9 @@ from swe_rollout.agent.prompts import Message, MessageRole, Prompts
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.gateway.conversations import Conversations, EndedError
+from swe_rollout.gateway.conversations import Conversations
 from swe_rollout.gateway.dialects.base import tool
+from swe_rollout.gateway.nodes import EndedError
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Request, Result, Told
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling

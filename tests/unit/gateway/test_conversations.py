@@ -6,16 +6,19 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from rollout_dev.conformance import gateway
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Message, MessageRole, Prompts
+from swe_rollout.agent.renderer import Rendered, Renderer
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.base import Toolbox, ToolSpec
 from swe_rollout.errors import EngineError
-from swe_rollout.gateway.conversations import Conversations, EndedError
+from swe_rollout.gateway.conversations import Conversations
+from swe_rollout.gateway.nodes import EndedError
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request, Result, Told
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
@@ -230,6 +233,28 @@ async def test_limits_of_a_request_and_of_the_episode() -> None:
     with pytest.raises(BadRequestError) as error:
         await small.answer(ASKED)
     assert error.value.code == "context_length_exceeded"
+
+
+async def test_what_is_too_long_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = player("One.")
+    played = conversations(engine, Limits(context_tokens=256, max_new_tokens=16))
+    rendered = list[int]()
+    render = Renderer.history
+
+    def counted(*given: Any) -> Rendered:
+        rendered.append(1)
+        return render(*given)
+
+    monkeypatch.setattr(Renderer, "history", counted)
+    for text in ("word " * 300, "a" * 100_000):
+        for _ in range(2):
+            with pytest.raises(BadRequestError, match="longer"):
+                await played.answer(Request((Message(MessageRole.USER, text),)))
+    assert len(rendered) == 2
+    assert not played.branches()
+    assert not any(played._nodes.values())
+    await played.answer(Request((Message(MessageRole.USER, "Hello."),)))
+    assert len(played.branches()) == 1
 
 
 async def test_a_stop_text_ends_what_is_told_and_not_what_was_sampled() -> None:

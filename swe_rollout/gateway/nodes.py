@@ -1,0 +1,86 @@
+"""The requests of a harness: one node each, in the tree of an episode's conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+from swe_rollout.agent.branches import OpenBranch
+from swe_rollout.agent.parts import AgentParts
+from swe_rollout.agent.tools.base import ToolContext, ToolSpec
+from swe_rollout.errors import InternalError
+from swe_rollout.gateway.values import Answer, Request
+from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.spec.limits import CutTurns
+from swe_rollout.types.turn import Observation, ToolCall
+
+
+class EndedError(Exception):
+    """The episode is over: no request of its harness is answered any more."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One request and its answer."""
+
+    parent: Node | None
+    _branch: OpenBranch | None = None
+    end: int = 0
+    """The tokens of the branch with the answer."""
+    task: asyncio.Task[Answer] = field(init=False)
+    calls: tuple[ToolCall, ...] = ()
+    """The calls of the answer, as they were sampled."""
+    reasoning_is_open: bool = False
+    is_extended: bool = False
+    """Whether the branch goes on behind the answer."""
+
+    @property
+    def branch(self) -> OpenBranch:
+        """The branch that holds the answer."""
+        if self._branch is None:
+            raise InternalError("a turn was sampled in no branch")
+        return self._branch
+
+    @branch.setter
+    def branch(self, opened: OpenBranch) -> None:
+        self._branch = opened
+
+    @property
+    def answer(self) -> Answer | None:
+        """The answer, once it is there."""
+        task = self.task
+        is_there = task.done() and not task.cancelled() and not task.exception()
+        return task.result() if is_there else None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Why a branch was opened, or how a request that extends one differs from what was answered."""
+
+    turn: int
+    branch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfHarness:
+    """A tool that the harness runs."""
+
+    spec: ToolSpec
+
+    async def run(self, arguments: object, sandbox: Sandbox, context: ToolContext) -> Observation:
+        del arguments, sandbox, context
+        raise InternalError("a harness runs its own tools")
+
+
+def has_failed(task: asyncio.Task[Answer]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+def within(parts: AgentParts, request: Request) -> AgentParts:
+    """Return the parts with the limits of one request."""
+    most = parts.limits.max_new_tokens
+    if request.max_tokens is not None:
+        most = max(1, min(most, request.max_tokens))
+    given = {"max_new_tokens": most, "cut_turns": CutTurns.ANSWER}
+    return replace(parts, limits=parts.limits.model_copy(update=given))
