@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol, TypeVar
 
@@ -99,6 +99,20 @@ def tool(name: str, description: str, schema: Mapping[str, object] | None) -> To
     return ToolSpec(name, description, schema=Arguments.unchecked(shown))
 
 
+@dataclass(slots=True)
+class _Turn:
+    """A turn as it is read: lists, so that reading costs what the text costs."""
+
+    said: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+    def told(self) -> Told:
+        message = "\n\n".join(self.messages)
+        return Told("".join(self.said), tuple(self.calls), tuple(self.results), message)
+
+
 def conversation(items: Iterable[Item]) -> tuple[tuple[Message, ...], tuple[Told, ...]]:
     """Return the messages before the first turn of the policy, and its turns.
 
@@ -107,7 +121,7 @@ def conversation(items: Iterable[Item]) -> tuple[tuple[Message, ...], tuple[Told
     """
     system: list[str] = []
     user: list[str] = []
-    turns: list[Told] = []
+    turns: list[_Turn] = []
     for item in items:
         match item.role:
             case Role.SYSTEM if not turns:
@@ -115,15 +129,19 @@ def conversation(items: Iterable[Item]) -> tuple[tuple[Message, ...], tuple[Told
             case Role.USER if not turns:
                 user.append(item.text)
             case Role.POLICY:
-                _say(turns, item)
+                # Neighbours of what the policy said are one turn, unless something came in between.
+                if not turns or turns[-1].results or turns[-1].messages:
+                    turns.append(_Turn())
+                turns[-1].said.append(item.text)
+                turns[-1].calls += item.calls
             case Role.TOOL if turns:
-                result = Result(item.call_id, item.text)
-                turns[-1] = replace(turns[-1], results=(*turns[-1].results, result))
+                turns[-1].results.append(Result(item.call_id, item.text))
             case Role.TOOL:
                 raise BadRequestError("a tool's result comes before the first turn")
+            case _ if item.text:
+                turns[-1].messages.append(item.text)
             case _:
-                text = "\n\n".join(filter(None, (turns[-1].message, item.text)))
-                turns[-1] = replace(turns[-1], message=text)
+                pass
     first = [
         Message(role, "\n\n".join(filter(None, texts)))
         for role, texts in ((MessageRole.SYSTEM, system), (MessageRole.USER, user))
@@ -131,13 +149,4 @@ def conversation(items: Iterable[Item]) -> tuple[tuple[Message, ...], tuple[Told
     found = tuple(message for message in first if message.content.strip())
     if not found or found[-1].role is not MessageRole.USER:
         raise BadRequestError("there is no message of the user before the first turn")
-    return found, tuple(turns)
-
-
-def _say(turns: list[Told], item: Item) -> None:
-    """Add what the policy said: to its last turn, if nothing came in between."""
-    last = turns[-1] if turns else None
-    if last is None or last.results or last.message:
-        turns.append(Told(item.text, item.calls))
-    else:
-        turns[-1] = replace(last, text=last.text + item.text, calls=(*last.calls, *item.calls))
+    return found, tuple(turn.told() for turn in turns)

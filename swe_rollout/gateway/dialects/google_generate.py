@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -143,7 +144,7 @@ class GoogleGenerate:
 
 def _items(contents: list[_Content]) -> Iterator[Item]:
     """Yield the parts. Calls have no ids here, or none that come back: their names and order do."""
-    waiting: list[tuple[str, str]] = []
+    waiting = defaultdict[str, deque[str]](deque)
     made = 0
     for content in contents:
         role = Role.POLICY if content.role == "model" else Role.USER
@@ -151,15 +152,13 @@ def _items(contents: list[_Content]) -> Iterator[Item]:
             match part:
                 case _Part(functionCall=_Called() as call):
                     made += 1
-                    waiting.append((call.name, f"place-{made}"))
+                    waiting[call.name].append(f"place-{made}")
                     text = msgspec.json.encode(call.args or {}).decode()
                     yield Item(role, calls=(Call(f"place-{made}", call.name, text),))
                 case _Part(functionResponse=_Response() as result):
-                    found = next((e for e in waiting if e[0] == result.name), None)
-                    if found is None:
+                    if not waiting[result.name]:
                         raise BadRequestError(f"nothing called {result.name!r:.60} before")
-                    waiting.remove(found)
-                    yield Item(Role.TOOL, _result(result), call_id=found[1])
+                    yield Item(Role.TOOL, _result(result), call_id=waiting[result.name].popleft())
                 case _Part(thought=True):
                     continue
                 case _Part(text=str() as text):
