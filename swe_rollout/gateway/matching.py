@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from swe_rollout.agent.history import Exchange
@@ -58,23 +59,33 @@ def changes(turn: Told, answer: Answer) -> tuple[str, ...]:
 
 def results_of(calls: Sequence[ToolCall], turn: Told) -> list[str] | None:
     """Return the results of sampled calls in order; None if some are missing or unasked for."""
-    found = {each.id: each.text for each in turn.results}
-    ids = [call.id for call in turn.calls]
-    if len(found) != len(turn.results) or set(found) != set(ids) or len(ids) != len(calls):
+    found, others = _by_place(turn)
+    if others or len(found) != len(calls) or any(place is None for place in found):
         return None
-    return [found[each] for each in ids]
+    return [text for text in found if text is not None]
 
 
 def exchange_of(turn: Told) -> Exchange:
     """Return a turn that is told as a part of a prompt; results without a call are messages."""
-    found = {each.id: each.text for each in turn.results}
-    calls = tuple(
-        ToolCall(CallStatus.OK, "", call.name, dict(call.values or {"arguments": call.arguments}))
-        for call in turn.calls
-    )
-    results = tuple(found.pop(call.id, "") for call in turn.calls)
-    message = "\n\n".join(filter(None, [*found.values(), turn.message]))
-    return Exchange(turn.text, calls, results, message)
+    found, others = _by_place(turn)
+    calls = tuple(ToolCall(CallStatus.OK, "", call.name, dict(call.given)) for call in turn.calls)
+    message = "\n\n".join(filter(None, [*others, turn.message]))
+    return Exchange(turn.text, calls, tuple(text or "" for text in found), message)
+
+
+def _by_place(turn: Told) -> tuple[list[str | None], list[str]]:
+    """Return the result of each call, and the results of none; equal ids are told in order."""
+    places = defaultdict[str, deque[int]](deque)
+    for place, call in enumerate(turn.calls):
+        places[call.id].append(place)
+    found: list[str | None] = [None] * len(turn.calls)
+    others: list[str] = []
+    for each in turn.results:
+        if places[each.id]:
+            found[places[each.id].popleft()] = each.text
+        else:
+            others.append(each.text)
+    return found, others
 
 
 def _said(text: str, calls: Sequence[Call]) -> list[str]:
@@ -82,16 +93,14 @@ def _said(text: str, calls: Sequence[Call]) -> list[str]:
 
 
 def _arguments(call: Call) -> str:
-    # Where an API takes objects alone, what is none comes as the argument `arguments` of one.
-    values = {"arguments": call.arguments} if call.values is None else call.values
-    return json.dumps(values, sort_keys=True)
+    return json.dumps(call.given, sort_keys=True)
 
 
 def _after(turn: Told) -> list[str]:
     # A result is known by the place of its call: ids may change.
-    places = {call.id: str(place) for place, call in enumerate(turn.calls)}
-    results = sorted(f"r{places.get(each.id, '')} {each.text.strip()}" for each in turn.results)
-    return [*results, f"m{turn.message.strip()}"]
+    found, others = _by_place(turn)
+    results = [f"r{place} {text.strip()}" for place, text in enumerate(found) if text is not None]
+    return [*results, *(f"o{text.strip()}" for text in others), f"m{turn.message.strip()}"]
 
 
 def _tools(tools: Sequence[ToolSpec]) -> str:

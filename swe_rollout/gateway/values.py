@@ -38,6 +38,12 @@ class Call:
             return None
         return found if isinstance(found, dict) else None
 
+    @property
+    def given(self) -> Mapping[str, object]:
+        """The arguments as an object: what is none is the argument `arguments` of one."""
+        values = self.values
+        return {"arguments": self.arguments} if values is None else values
+
 
 @dataclass(frozen=True, slots=True)
 class Result:

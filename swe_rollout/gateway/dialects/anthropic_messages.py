@@ -182,12 +182,10 @@ def _content(answer: Answer) -> list[dict[str, object]]:
         blocks.append({"type": "thinking", "thinking": answer.reasoning, "signature": answer.id})
     if answer.text or not answer.calls:
         blocks.append({"type": "text", "text": answer.text})
-    for call in answer.calls:
-        # A call that is no JSON object has no place in this API: its text is an argument.
-        values = call.values
-        given = {"arguments": call.arguments} if values is None else dict(values)
-        blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
-    return blocks
+    return blocks + [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.given}
+        for call in answer.calls
+    ]
 
 
 def _streamed(block: dict[str, object]) -> tuple[dict[str, object], list[dict[str, object]]]:

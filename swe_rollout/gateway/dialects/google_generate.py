@@ -200,7 +200,7 @@ def _parts(answer: Answer) -> list[dict[str, object]]:
         parts.append({"text": answer.reasoning, "thought": True})
     if answer.text or not answer.calls:
         parts.append({"text": answer.text})
-    for call in answer.calls:
-        given = {"arguments": call.arguments} if call.values is None else dict(call.values)
-        parts.append({"functionCall": {"name": call.name, "args": given, "id": call.id}})
-    return parts
+    return parts + [
+        {"functionCall": {"name": call.name, "args": call.given, "id": call.id}}
+        for call in answer.calls
+    ]

@@ -1,0 +1,55 @@
+"""What makes two conversations the same, and which result belongs to which call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.gateway.matching import chain, exchange_of, results_of
+from swe_rollout.gateway.values import Call, Request, Result, Told
+from swe_rollout.types.turn import CallStatus, ToolCall
+
+SAMPLED = (ToolCall(CallStatus.OK, "", "a", {}), ToolCall(CallStatus.OK, "", "b", {}))
+
+
+def turn(ids: tuple[str, str], *results: tuple[str, str]) -> Told:
+    calls = (Call(ids[0], "a", "{}"), Call(ids[1], "b", "{}"))
+    return Told("", calls, tuple(Result(*each) for each in results))
+
+
+def digest(told: Told) -> bytes:
+    return chain(Request((Message(MessageRole.USER, "a"),), (told,)))[-1]
+
+
+@pytest.mark.parametrize(
+    ("told", "results", "shown"),
+    [
+        (turn(("x", "y"), ("y", "2"), ("x", "1")), ["1", "2"], ("1", "2")),
+        (turn(("x", "x"), ("x", "1"), ("x", "2")), ["1", "2"], ("1", "2")),
+        (turn(("", ""), ("", "1"), ("", "2")), ["1", "2"], ("1", "2")),
+        (turn(("x", "x"), ("x", "1")), None, ("1", "")),
+        (turn(("x", "y"), ("y", "2")), None, ("", "2")),
+        (turn(("x", "y"), ("x", "1"), ("x", "2")), None, ("1", "")),
+    ],
+)
+def test_each_call_has_its_own_result(
+    told: Told, results: list[str] | None, shown: tuple[str, ...]
+) -> None:
+    assert results_of(SAMPLED, told) == results
+    assert exchange_of(told).results == shown
+
+
+def test_results_that_change_places_are_another_conversation() -> None:
+    for ids in (("x", "x"), ("x", "y")):
+        told = turn(ids, (ids[0], "1"), (ids[1], "2"))
+        assert digest(told) != digest(turn(ids, (ids[0], "2"), (ids[1], "1")))
+    unknown = turn(("x", "y"), ("z", "1"), ("z", "2"))
+    assert digest(unknown) != digest(replace(unknown, results=unknown.results[::-1]))
+
+
+def test_a_call_without_arguments_is_shown_without_any() -> None:
+    assert [dict(call.arguments) for call in exchange_of(turn(("x", "y"))).calls] == [{}, {}]
+    odd = Told("", (Call("x", "a", "no object"),))
+    assert dict(exchange_of(odd).calls[0].arguments) == {"arguments": "no object"}
