@@ -109,7 +109,7 @@ class Conversations:
         """
         self._check()
         digests = chain(request)
-        node = next((n for n in self._nodes.get(digests[-1], ()) if not n.is_extended), None)
+        node = next((n for n in self._nodes.get(digests[-1], ()) if n.answers(request)), None)
         # Nothing is awaited before the node is known, so that equal requests find it.
         node = node or self._begun(request, digests)
         return await asyncio.shield(node.task)
@@ -131,14 +131,14 @@ class Conversations:
         parent = self._parent(request, digests)
         results = results_of(parent.calls, request.turns[-1]) if parent else None
         if parent is None or results is None:
-            node = Node(None)
+            node = Node(request.limits)
             work = self._anew(node, request, parts, self._why(request, digests))
         elif parent.is_extended:
-            node = Node(parent)
+            node = Node(request.limits, parent)
             work = self._forked(node, parent, request, parts, results)
         else:
             parent.is_extended = True
-            node = Node(parent, parent.branch)
+            node = Node(request.limits, parent, parent.branch)
             work = self._on(node, parent, request, parts, results)
         same = self._nodes.setdefault(digests[-1], [])
         same.append(node)
@@ -223,6 +223,8 @@ class Conversations:
         """Return why no answer is extended."""
         if not self._nodes:
             return ""
+        if self._nodes.get(digests[-1]):
+            return "is asked again"
         known = [at for at, digest in enumerate(digests[:-1]) if digest in self._nodes]
         if not known:
             return "another prompt, or other tools"

@@ -23,7 +23,9 @@ class EndedError(Exception):
 class Node:
     """One request and its answer."""
 
-    parent: Node | None
+    limits: tuple[object, ...]
+    """Those that the request has of its own."""
+    parent: Node | None = None
     _branch: OpenBranch | None = None
     end: int = 0
     """The tokens of the branch with the answer."""
@@ -51,6 +53,10 @@ class Node:
         task = self.task
         is_there = task.done() and not task.cancelled() and not task.exception()
         return task.result() if is_there else None
+
+    def answers(self, request: Request) -> bool:
+        """Return whether an equal conversation gets this answer, from which nothing goes on yet."""
+        return self.limits == request.limits and not self.is_extended
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,11 @@ class Request:
     ignored: tuple[str, ...] = ()
     """What the request has that has no meaning here, such as tools that are no functions."""
 
+    @property
+    def limits(self) -> tuple[object, ...]:
+        """What ends the answer early."""
+        return self.max_tokens, self.stops
+
 
 class Finish(StrEnum):
     """Why an answer ended."""

@@ -124,6 +124,19 @@ async def test_an_equal_request_gets_the_same_answer_until_it_is_gone_on_from() 
     assert_hold(played, engine)
 
 
+async def test_an_answer_within_other_limits_is_another_answer() -> None:
+    engine = player("One two three four.", "One two.", "Five.")
+    played = conversations(engine)
+    cut = await played.answer(replace(ASKED, max_tokens=3))
+    assert cut.finish is Finish.LENGTH
+    whole = await played.answer(replace(ASKED, max_tokens=64))
+    assert (whole.text, whole.finish) == ("One two.", Finish.STOP)
+    assert (await played.answer(replace(ASKED, max_tokens=64, stops=("V",)))).text == "Five."
+    assert await played.answer(replace(ASKED, max_tokens=3)) is cut
+    assert reasons(played) == [(1, "is asked again"), (2, "is asked again")]
+    assert_hold(played, engine)
+
+
 async def test_who_cancels_a_request_finds_its_answer_later() -> None:
     engine, began = player(bash("ls")), asyncio.Event()
     engine.before = lambda _: began.set()
