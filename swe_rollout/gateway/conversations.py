@@ -22,6 +22,7 @@ from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns
 from swe_rollout.agent.renderer import Rendered
+from swe_rollout.agent.sampled_turn import read_sampled
 from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.errors import EpisodeError, InternalError, failure_of
 from swe_rollout.gateway.answers import answer_of, calls_of
@@ -112,7 +113,12 @@ class Conversations:
         node = next((n for n in self._nodes.get(digests[-1], ()) if n.answers(request)), None)
         # Nothing is awaited before the node is known, so that equal requests find it.
         node = node or self._begun(request, digests)
-        return await asyncio.shield(node.task)
+        try:
+            return await asyncio.shield(node.task)
+        except asyncio.CancelledError:
+            if node.task.cancelled():
+                self._check()
+            raise
 
     async def count(self, request: Request) -> int:
         """Return how many tokens a conversation has as a prompt. Raises BadRequestError."""
@@ -171,7 +177,8 @@ class Conversations:
     ) -> Answer:
         """Answer a request that goes on from the middle of a branch."""
         message = request.turns[-1].message
-        delta = parts.tokens.renderer.delta(
+        delta = await off_loop(
+            parts.tokens.renderer.delta,
             parent.branch.log.ids[parent.end - 1],
             parent.calls,
             results=results,
@@ -274,8 +281,15 @@ class Conversations:
                 raise self._failed(failure_of(error, InternalError, "a turn")) from error
             if builder is None and turn.stop is StopReason.CONTEXT_FULL:
                 raise _too_long()
-            if builder is None:
+            if builder is None or turn.stop is StopReason.TIME_LIMIT:
                 raise self._ended(turn.stop or StopReason.TIME_LIMIT)
+            if turn.stop is StopReason.CONTEXT_FULL:
+                turn = await read_sampled(
+                    parts.tokens.renderer,
+                    builder,
+                    tools=(),
+                    opens_reasoning=node.branch.opens_reasoning,
+                )
             node.end = len(node.branch.log)
             node.calls, node.reasoning_is_open = calls_of(turn), turn.reasoning_is_open
             node.branch.follow(node.calls, reasoning_is_open=turn.reasoning_is_open)

@@ -23,7 +23,7 @@ from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Re
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import StopReason
-from unit.agent.agent_parts import EPISODE, RENDERER, Player, bash, player
+from unit.agent.agent_parts import EPISODE, RENDERER, Aborting, Player, bash, encode, player
 from unit.agent.branch_checks import assert_hold
 
 BASH = ToolSpec(
@@ -268,6 +268,37 @@ async def test_what_is_too_long_leaves_nothing_behind(monkeypatch: pytest.Monkey
     assert not any(played._nodes.values())
     await played.answer(Request((Message(MessageRole.USER, "Hello."),)))
     assert len(played.branches()) == 1
+
+
+async def test_what_was_said_before_the_context_was_full_is_told() -> None:
+    size = len(RENDERER.prompt(FIRST, [BASH]).ids)
+    engine = player("One two three four five six seven.")
+    played = conversations(engine, Limits(context_tokens=size + 4, max_new_tokens=size))
+    cut = await played.answer(ASKED)
+    assert (cut.text, cut.finish, cut.completion_tokens) == ("One two", Finish.LENGTH, 3)
+    assert_hold(played, engine)
+
+
+async def test_a_turn_that_time_cut_is_no_answer() -> None:
+    engine = Aborting([encode("One two three four.")])
+    played = conversations(engine)
+    engine.before = lambda r: played.state.deadline.reset(0.0) if engine.requests[1:] else None  # noqa: ARG005
+    with pytest.raises(EndedError, match="time_limit"):
+        await played.answer(ASKED)
+    assert played.stop is StopReason.TIME_LIMIT
+    assert_hold(played, engine)
+
+
+async def test_who_waits_when_the_session_is_closed_is_told_so() -> None:
+    engine, began = player("One."), asyncio.Event()
+    engine.before, engine.pause_s = lambda _: began.set(), 60.0
+    played = conversations(engine)
+    asked = asyncio.create_task(played.answer(ASKED))
+    await began.wait()
+    await played.close()
+    with pytest.raises(EndedError, match="closed"):
+        await asked
+    assert_hold(played, engine)
 
 
 async def test_a_stop_text_ends_what_is_told_and_not_what_was_sampled() -> None:
