@@ -7,17 +7,17 @@ dependencies or its version, the change stays; any other change is undone as a w
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NoReturn
 from xml.etree import ElementTree as ET
 
 _JSON: Final = frozenset(
     """name version description keywords homepage bugs license author contributors maintainers
     funding files main module types typings exports imports browser bin man directories repository
     dependencies devDependencies peerDependencies peerDependenciesMeta optionalDependencies
-    bundledDependencies engines os cpu private publishConfig sideEffects type""".split()
+    bundledDependencies overrides resolutions packageManager engines os cpu
+    private publishConfig sideEffects type""".split()
 )
 _CARGO: Final = frozenset({"dependencies", "dev-dependencies", "features", "badges", "lints"})
 _CRATE: Final = frozenset(
@@ -28,9 +28,9 @@ _MAVEN: Final = frozenset(
     """dependencies version description name url developers contributors licenses scm organization
     issueManagement inceptionYear""".split()
 )
-_REQUIRED: Final = re.compile(
-    r"^\s*require\s*(?:\([^)]*\)|[^\n]*)|^go [\d.]+|//[^\n]*", re.MULTILINE
-)
+_GO: Final = frozenset({"require", "go", "toolchain", "retract"})
+_MOST_DOTS: Final = 100
+"""The most dots of a line: reading a key costs the square of its parts."""
 
 
 def steers(path: str, before: str | None, after: str | None) -> bool:
@@ -60,21 +60,31 @@ def _of_package_json(text: str) -> object:
 
 
 def _of_cargo(text: str) -> object:
-    found = {key: value for key, value in tomllib.loads(text).items() if key not in _CARGO}
-    match found.get("package"):
-        case dict() as package:
-            found["package"] = {key: each for key, each in package.items() if key not in _CRATE}
-        case _:
-            pass
-    return found
+    if any(line.count(".") > _MOST_DOTS for line in text.split("\n")):
+        raise ValueError
+    found = _without(tomllib.loads(text), _CARGO)
+    workspace = _without(found.get("workspace"), _CARGO)
+    return found | {
+        "package": _without(found.get("package"), _CRATE),
+        "workspace": workspace | {"package": _without(workspace.get("package"), _CRATE)},
+        "is_workspace": "workspace" in found,
+    }
+
+
+def _without(table: object, names: frozenset[str]) -> dict[str, object]:
+    pairs = table.items() if isinstance(table, dict) else ()
+    return {key: value for key, value in pairs if key not in names}
+
+
+class _NoEntities(ET.TreeBuilder):
+    def doctype(self, *_: object) -> NoReturn:
+        raise ValueError
 
 
 def _of_pom(text: str) -> object:
-    if "<!" in re.sub(r"<!--.*?-->|<!\[CDATA\[", "", text, flags=re.DOTALL):
-        raise ValueError  # its own entities
     if not text:
         return ""
-    root = ET.fromstring(text)  # noqa: S314 (it has no entities)
+    root = ET.fromstring(text, ET.XMLParser(target=_NoEntities()))  # noqa: S314 (no entities)
     for child in list(root):
         if child.tag.rpartition("}")[2] in _MAVEN:
             root.remove(child)
@@ -82,7 +92,20 @@ def _of_pom(text: str) -> object:
 
 
 def _of_go(text: str) -> object:
-    return _REQUIRED.sub("", text).split()
+    if '"' in text or "`" in text:
+        raise ValueError  # texts may hide what looks like a comment
+    found, block = [], ""
+    for line in text.split("\n"):
+        words = line.partition("//")[0].replace("(", " ( ").replace(")", " ) ").split()
+        if words[1:] == ["("]:
+            block = words[0]
+        elif words == [")"]:
+            block = ""
+        elif block and {"(", ")"} & set(words):
+            raise ValueError
+        elif words and (block or words[0]) not in _GO:
+            found.append((block, *words))
+    return found
 
 
 _RESTS: Final[Mapping[str, Callable[[str], object]]] = {

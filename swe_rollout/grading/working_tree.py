@@ -121,7 +121,9 @@ class WorkingTree:
         for path in read:
             is_unread = path not in was and await _is_in_base(self.sandbox, self.base, path)
             before = None if is_unread else was.get(path, "")
-            if build_files.steers(path, before, await self._text(path)):
+            after = await self._text(path)
+            # Parsing what a patch has written may take seconds.
+            if await asyncio.to_thread(build_files.steers, path, before, after):
                 found.append(path)
         return [
             steering.Undone(path, f"edits {path}, which steers how tests run") for path in found

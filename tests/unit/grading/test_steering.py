@@ -159,10 +159,26 @@ POM = "<project xmlns='http://maven.apache.org/POM/4.0.0'>{}</project>"
         ("go.mod", "module a\ngo 1.18", "module a\n\ngo 1.22\nrequire b v1 // c", False),
         ("go.mod", "module a", "module a\nrequire (\n b v1\n c v2\n)\n", False),
         ("go.mod", "module a", "module a\nreplace b => ./b", True),
+        ("go.mod", "module a\ngo 1.18", "module a\ngo 1.21rc1\ntoolchain go1.22.1", False),
+        ("go.mod", "module a", "module a\nrequire(\nb v1 // (c)\n)\nreplace b => c v1", True),
+        ("go.mod", "module a", "module a\nreplace (\n b => ./b\n)", True),
+        ("go.mod", 'replace a => "b//c"', 'replace a => "b//d"', True),
+        ("go.mod", "replace (\na => b\n)", "exclude (\na => b\n)", True),
+        ("Cargo.toml", "[workspace]", '[workspace]\npackage.version = "2"', False),
+        ("Cargo.toml", "[workspace]", '[workspace.dependencies]\na = "1"', False),
+        ("Cargo.toml", "[workspace]", '[workspace]\nmembers = ["a"]', True),
+        ("Cargo.toml", "", "[workspace]", True),
+        ("package.json", "{}", '{"overrides": {"a": "1"}, "packageManager": "npm@9"}', False),
         ("pom.xml", POM.format("<version>1</version>"), POM.format("<dependencies/>\n"), False),
         ("pom.xml", POM.format(""), POM.format("<build><plugins/></build>"), True),
         ("pom.xml", POM.format("<!-- a -->"), POM.format("<!-- b --><scm/>"), False),
         ("pom.xml", POM.format(""), "<!DOCTYPE a [<!ENTITY b 'c'>]>" + POM.format("&b;"), True),
+        (
+            "pom.xml",
+            POM.format(""),
+            "<?a <!-- ?><!DOCTYPE a [<!ENTITY b 'c'>]><?a --> ?>" + POM.format("<scm>&b;</scm>"),
+            True,
+        ),
         ("pom.xml", POM.format(""), "<a>" * 50_000, True),
         ("pom.xml", POM.format(""), POM.format("<a>" * 50_000 + "</a>" * 50_000), True),
     ],
@@ -172,3 +188,17 @@ def test_a_build_file_may_say_more_about_its_package(
 ) -> None:
     assert is_build_file(path)
     assert steers(path, before, after) is steering
+
+
+@pytest.mark.parametrize(
+    ("path", "after"),
+    [
+        ("go.mod", "\n" * 400_000),
+        ("go.mod", "require (\n" * 100_000),
+        ("pom.xml", "<!--" * 250_000),
+        ("Cargo.toml", ".".join("a" * 400_000) + " = 1"),
+    ],
+)
+def test_a_huge_build_file_is_read_once(path: str, after: str) -> None:
+    """Each took minutes to hours."""
+    assert steers(path, "", after) is (path != "go.mod")
