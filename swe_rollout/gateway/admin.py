@@ -75,8 +75,8 @@ class Admin:
         return web.json_response(_summary(record, opened))
 
     def _check(self, http: web.Request) -> None:
-        given = http.headers.get("Authorization", "").removeprefix("Bearer ").encode()
-        if not hmac.compare_digest(given, self.key.encode()):
+        given = http.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(given.encode(errors="surrogatepass"), self.key.encode()):
             raise web.HTTPUnauthorized(text="the gateway's own key is needed here\n")
 
 

@@ -102,14 +102,14 @@ class Conversations:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request, digests: list[bytes] | None = None) -> Answer:
         """Answer a request; one that was answered, and not gone on from, gets the same answer.
 
-        Cancelling the call does not end the sampling. Raises BadRequestError, EndedError, and the
-        error that ended the episode.
+        `digests` are its `chain`. Cancelling the call does not end the sampling. Raises
+        BadRequestError, EndedError, and the error that ended the episode.
         """
         self._check()
-        digests = chain(request)
+        digests = digests or chain(request)
         node = next((n for n in self._nodes.get(digests[-1], ()) if n.answers(request)), None)
         # Nothing is awaited before the node is known, so that equal requests find it.
         node = node or self._begun(request, digests)

@@ -51,7 +51,9 @@ class OneEpisode:
 
     def by_key(self, key: str) -> OneSession | None:
         """Return the session, if the key is its own."""
-        is_own = secrets.compare_digest(key.encode(), self.session.key.encode())
+        is_own = secrets.compare_digest(
+            key.encode(errors="surrogatepass"), self.session.key.encode()
+        )
         return self.session if is_own else None
 
 
@@ -110,7 +112,7 @@ class Harness(Model):
         if ended.timed_out:
             return StopReason.TIME_LIMIT
         if not played.episode_turns:
-            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()
+            said = (ended.stderr or ended.stdout).decode(errors="surrogatepass").strip()
             raise ExtensionFailedError(
                 "the harness ended before the policy took a turn",
                 why=f"it ended with code {ended.exit_code}: {said[-_SHOWN:]}",

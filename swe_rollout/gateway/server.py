@@ -7,9 +7,9 @@ it says it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -22,6 +22,7 @@ from swe_rollout.gateway.dialects.base import Dialect, Wanted
 from swe_rollout.gateway.dialects.google_generate import GoogleGenerate
 from swe_rollout.gateway.dialects.openai_chat import OpenaiChat
 from swe_rollout.gateway.dialects.openai_responses import OpenaiResponses
+from swe_rollout.gateway.matching import chain
 from swe_rollout.gateway.nodes import EndedError
 from swe_rollout.gateway.values import Answer, BadRequestError
 
@@ -34,6 +35,7 @@ _READ_S: Final = 60.0
 _WRITE_S: Final = 120.0
 _PING_S: Final = 10.0
 _GONE: Final = 499
+_Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _RefusedError(Exception):
@@ -71,48 +73,53 @@ class Api:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes."""
-        google = "/v1beta/models/{model}:"
+        google, messages = "/v1beta/models/{model}:", AnthropicMessages()
         return [
-            web.post("/v1/chat/completions", self._handler(OpenaiChat())),
-            web.post("/v1/responses", self._handler(OpenaiResponses())),
-            web.post("/v1/messages", self._handler(AnthropicMessages())),
-            web.post("/v1/messages/count_tokens", self._count_tokens),
-            web.post(f"{google}generateContent", self._handler(GoogleGenerate())),
-            web.post(
-                f"{google}streamGenerateContent", self._handler(GoogleGenerate(), streams=True)
-            ),
-            web.get("/v1/models", self._models),
+            web.post("/v1/chat/completions", self._asks(OpenaiChat())),
+            web.post("/v1/responses", self._asks(OpenaiResponses())),
+            web.post("/v1/messages", self._asks(messages)),
+            web.post("/v1/messages/count_tokens", self._handler(messages, _counted)),
+            web.post(f"{google}generateContent", self._asks(GoogleGenerate())),
+            web.post(f"{google}streamGenerateContent", self._asks(GoogleGenerate(), streams=True)),
+            web.get("/v1/models", self._handler(OpenaiChat(), _models)),
         ]
 
+    def _asks(self, dialect: Dialect, *, streams: bool = False) -> _Handler:
+        async def asked(http: web.Request, session: Served) -> web.StreamResponse:
+            wanted, digests = await _read(http, dialect)
+            wanted = replace(
+                wanted,
+                model=wanted.model or http.match_info.get("model", ""),
+                streams=wanted.streams or streams,
+            )
+            return await _answered(http, dialect, wanted, _answer(session, wanted, digests))
+
+        return self._handler(dialect, asked)
+
     def _handler(
-        self, dialect: Dialect, *, streams: bool = False
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        self,
+        dialect: Dialect,
+        answered: Callable[[web.Request, Served], Awaitable[web.StreamResponse]],
+    ) -> _Handler:
+        """Return the handler of a route, whose errors all have the form of its API."""
+
         async def handle(http: web.Request) -> web.StreamResponse:
             try:
-                session, wanted = await self._wanted(http, dialect)
-                wanted = replace(
-                    wanted,
-                    model=wanted.model or http.match_info.get("model", ""),
-                    streams=wanted.streams or streams,
-                )
-                return await self._answered(http, dialect, session, wanted)
+                session = self._session(http)
+                # A request runs from before its body is read: bodies are what a flood is made of.
+                session.running += 1
+                try:
+                    return await answered(http, session)
+                finally:
+                    session.running -= 1
             except _RefusedError as error:
                 return _refusal(dialect, error)
+            except BadRequestError as error:
+                return _refusal(dialect, _of(error))
+            except RecursionError:
+                return _refusal(dialect, _of(BadRequestError("the body is nested too deeply")))
 
         return handle
-
-    async def _wanted(self, http: web.Request, dialect: Dialect) -> tuple[Served, Wanted]:
-        session = self._session(http)
-        body = await _body(http)
-        try:
-            wanted = (
-                dialect.read(body)
-                if len(body) < _LARGE_BYTES
-                else await off_loop(dialect.read, body)
-            )
-        except BadRequestError as error:
-            raise _of(error) from error
-        return session, wanted
 
     def _session(self, http: web.Request) -> Served:
         session = self.sessions.by_key(_key(http))
@@ -127,51 +134,50 @@ class Api:
             )
         return session
 
-    async def _answered(
-        self, http: web.Request, dialect: Dialect, session: Served, wanted: Wanted
-    ) -> web.StreamResponse:
-        session.running += 1
-        asked = asyncio.ensure_future(_answer(session, wanted))
-        try:
-            # What is refused at once is refused with its status, also where a stream was asked for.
-            await asyncio.wait([asked], timeout=_PING_S if wanted.streams else None)
-            if asked.done() or not wanted.streams:
-                answer = await asked
-                if not wanted.streams:
-                    return web.json_response(
-                        body=msgspec.json.encode(dialect.write(answer, wanted))
-                    )
-            return await _streamed(http, dialect, wanted, asked)
-        except (ConnectionError, TimeoutError):
-            # The harness left. What it asked for is there if it asks again.
-            return web.Response(status=_GONE)
-        finally:
-            session.running -= 1
-            asked.cancel()
 
-    async def _count_tokens(self, http: web.Request) -> web.StreamResponse:
-        dialect = AnthropicMessages()
-        try:
-            session, wanted = await self._wanted(http, dialect)
-            count = await session.conversations.count(wanted.request)
-        except BadRequestError as error:
-            return _refusal(dialect, _of(error))
-        except _RefusedError as error:
-            return _refusal(dialect, error)
-        return web.json_response({"input_tokens": count})
-
-    async def _models(self, http: web.Request) -> web.StreamResponse:
-        try:
-            self._session(http)
-        except _RefusedError as error:
-            return _refusal(OpenaiChat(), error)
-        model = {"id": "policy", "object": "model", "created": 0, "owned_by": "swe-rollout"}
-        return web.json_response({"object": "list", "data": [model]})
+async def _counted(http: web.Request, session: Served) -> web.StreamResponse:
+    wanted, _ = await _read(http, AnthropicMessages())
+    return web.json_response({"input_tokens": await session.conversations.count(wanted.request)})
 
 
-async def _answer(session: Served, wanted: Wanted) -> Answer:
+async def _models(http: web.Request, session: Served) -> web.StreamResponse:
+    del http, session
+    model = {"id": "policy", "object": "model", "created": 0, "owned_by": "swe-rollout"}
+    return web.json_response({"object": "list", "data": [model]})
+
+
+async def _read(http: web.Request, dialect: Dialect) -> tuple[Wanted, list[bytes]]:
+    """Return what a request wants, and the digests of its conversation."""
+    body = await _body(http)
+
+    def read() -> tuple[Wanted, list[bytes]]:
+        wanted = dialect.read(body)
+        return wanted, chain(wanted.request)
+
+    return read() if len(body) < _LARGE_BYTES else await off_loop(read)
+
+
+async def _answered(
+    http: web.Request, dialect: Dialect, wanted: Wanted, answer: Coroutine[None, None, Answer]
+) -> web.StreamResponse:
+    asked = asyncio.create_task(answer)
     try:
-        return await session.conversations.answer(wanted.request)
+        # What is refused at once is refused with its status, also where a stream was asked for.
+        await asyncio.wait([asked], timeout=_PING_S if wanted.streams else None)
+        if wanted.streams and not (asked.done() and asked.exception()):
+            return await _streamed(http, dialect, wanted, asked)
+        body = dialect.write(await asked, wanted)
+        return web.json_response(body=msgspec.json.encode(body))
+    except (ConnectionError, TimeoutError):
+        # The harness left. What it asked for is there if it asks again.
+        return web.Response(status=_GONE)
+    finally:
+        asked.cancel()
+
+
+async def _answer(session: Served, wanted: Wanted, digests: list[bytes]) -> Answer:
+    try:
+        return await session.conversations.answer(wanted.request, digests)
     except BadRequestError as error:
         raise _of(error) from error
     except EndedError as error:

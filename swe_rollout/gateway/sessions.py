@@ -93,7 +93,7 @@ class Sessions:
 
     def by_key(self, key: str) -> OpenSession | None:
         """Return the open session of a key."""
-        given = key.encode()
+        given = key.encode(errors="surrogatepass")
         return next((s for s in self if hmac.compare_digest(s.key.encode(), given)), None)
 
     def by_id(self, name: str) -> OpenSession | None:

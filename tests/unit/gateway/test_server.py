@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from swe_rollout.errors import EngineError
 from swe_rollout.gateway import server
@@ -248,6 +249,46 @@ async def test_a_large_body_and_a_flood_are_refused(
     goes_on.set()
     assert {(await each).status for each in running} == {200}
     assert len(engine.requests) == 1
+
+
+async def test_bodies_that_have_not_come_yet_are_a_flood_too(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_RUNNING", 1)
+    key, reads, goes_on = await open_session(client), asyncio.Event(), asyncio.Event()
+
+    async def slow(http: web.Request) -> bytes:
+        reads.set()
+        await goes_on.wait()
+        return await http.read()
+
+    monkeypatch.setattr(server, "_body", slow)
+    first = asyncio.create_task(client.post(CHAT, headers=bearer(key), json=HELLO))
+    await reads.wait()
+    for path in (CHAT, "/v1/messages/count_tokens"):
+        assert (await client.post(path, headers=bearer(key), json=HELLO)).status == 429
+    goes_on.set()
+    assert (await first).status == 200
+
+
+async def test_a_key_of_odd_bytes_is_no_key(client: Client) -> None:
+    for path, header in ((CHAT, b"x-api-key: "), ("/sessions", b"Authorization: Bearer ")):
+        reader, writer = await asyncio.open_connection(client.host, client.port)
+        head = f"POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n"
+        writer.write(head.encode() + header + b"\xff\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 401 ")
+        writer.close()
+
+
+async def test_tools_nested_too_deeply_are_refused(client: Client) -> None:
+    schema = '{"type":' * 950 + '"a"' + "}" * 950
+    function = f'{{"functionDeclarations": [{{"name": "a", "parameters": {schema}}}]}}'
+    body = f'{{"contents": [{{"parts": [{{"text": "a"}}]}}], "tools": [{function}]}}'
+    key = await open_session(client)
+    for verb in ("generateContent", "streamGenerateContent"):
+        path = f"/v1beta/models/policy:{verb}"
+        response = await client.post(path, headers={"x-goog-api-key": key}, data=body)
+        assert (await response.json())["error"]["status"] == "INVALID_ARGUMENT"
 
 
 async def test_errors_have_the_form_of_their_api_and_the_end_is_told(tmp_path: Path) -> None:
