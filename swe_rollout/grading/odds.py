@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from swe_rollout.grading.wants import (
@@ -29,6 +29,8 @@ _BITS_OF_PLACE: Final = 16.0
 _BITS_PER_CHARACTER: Final = 1.0
 """About the entropy of English text, and less than that of most others."""
 _BITS_PER_DIGIT: Final = math.log2(10)
+_LARGEST: Final = 1e300
+"""Numbers beyond can't be multiplied by a tolerance."""
 _WORD: Final = re.compile(r"[^\s'\"`()\[\]{},;:=]+")
 
 
@@ -39,11 +41,13 @@ def odds(wants: Iterable[tuple[Want, bool]], visible: str, *, issue: str = "") -
     """
     known = list(wants)
     telling = [want for want, tells in known if tells]
-    values = {_text(value) for want in telling for value in _values(want)}
+    values: dict[str, float] = {}
+    for value, most in (pair for want in telling for pair in _values(want)):
+        values[_text(value)] = max(values.get(_text(value), 0.0), most)
     words: int | None = None
     bits = 0.0
-    for text in values:
-        own = _bits(text)
+    for text, most in values.items():
+        own = min(_bits(text), most)
         if text and text in issue:
             own = min(own, _BITS_IN_ISSUE)
         elif text and text in visible:
@@ -70,14 +74,21 @@ def shown(value: float) -> str:
     return f"1 in {inverse:.0f}" if inverse < 1e6 else f"1 in 2^{math.log2(inverse):.0f}"  # noqa: PLR2004 (what people read)
 
 
-def _values(want: Want) -> Iterable[Value]:
+def _values(want: Want) -> Iterator[tuple[Value, float]]:
+    """Yield the values that a check asks for, and the most bits of each by its tolerance."""
     match want:
         case Equal(value):
-            return (value,)
-        case Computed(values) | Close(values):
-            return plain_leaves(values)
+            yield from ((each, math.inf) for each in plain_leaves(value))
+        case Computed(values):
+            yield from ((each, math.inf) for each in plain_leaves(values))
+        case Close(values, relative, absolute):
+            for each in plain_leaves(values):
+                size = min(abs(each), _LARGEST) if isinstance(each, int | float) else math.inf
+                allowed = max(absolute, relative * size)
+                is_exact = not allowed or size == math.inf
+                yield each, math.inf if is_exact else 1 + math.log2(max(1.0, size / allowed))
         case Contains() | Truth():
-            return ()
+            pass
 
 
 def _bits_of_answers(answers: list[tuple[bool, bool]]) -> float:
@@ -95,6 +106,6 @@ def _text(value: Value) -> str:
 
 def _bits(text: str) -> float:
     if re.fullmatch(r"-?\d+(?:\.\d+)?", text):
-        # The sign is a bit, and small numbers are what most tests expect.
-        return 1 + _BITS_PER_DIGIT * (len(text.strip("-")) - 1)
+        # The sign is a bit, and small and round numbers are what most tests expect.
+        return 1 + _BITS_PER_DIGIT * max(0, len(text.strip("-0.").replace(".", "")) - 1)
     return max(1.0, _BITS_PER_CHARACTER * len(text))

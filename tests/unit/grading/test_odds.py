@@ -67,7 +67,12 @@ def test_odds_are_shown_for_people() -> None:
     ("want", "bits"),
     [
         (Computed(("abc", ["de", 7])), 3 + 2 + 1),
-        (Close([12.5, 3], 0.0, 0.1), 1 + 3 * 3.3219 + 1),
+        (Close([12.5, 3], 0.0, 0.01), 1 + 2 * 3.3219 + 1),
+        (Close([123456.5, 0.0], 0.25, 1e-9), 1 + 2 + 1),
+        (Close([123456, 10**400 + 7, "abc"], 0.1, 4e5), 1 + 4.3219 + 3),
+        (Equal(value=True), 0.0),
+        (Equal(1200.0), 1 + 3.3219),
+        (Equal(-0.001), 1.0),
         (Contains("a part of forty characters that is unseen"), 13.0),
         (Contains("a part of twenty one"), 4.0),
         (Contains("a part"), 0.0),
