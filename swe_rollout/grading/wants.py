@@ -65,15 +65,30 @@ class Loose(Equal):
 
     def accepts(self, seen: object) -> bool:
         """Return whether a recorded value meets the check."""
+        if isinstance(seen, list):
+            seen = _joined(seen)
         if type(seen) is type(self.value) or not isinstance(seen, str | int | float):
             return seen == self.value
         return _as_number(seen) == _as_number(self.value)
 
 
+def _joined(values: object) -> str:
+    """Return what JavaScript's `String` makes of a list or what is in one."""
+    match values:
+        case None:
+            return ""
+        case bool():
+            return str(values).lower()
+        case list():
+            return ",".join(map(_joined, values))
+        case _:
+            return str(values)
+
+
 def _as_number(value: Value) -> float:
     try:
         return float(value or 0)
-    except ValueError:
+    except (ValueError, OverflowError):
         return math.nan
 
 

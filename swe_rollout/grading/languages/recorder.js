@@ -1,6 +1,7 @@
 const literal = (value, depth) => {
   if (value === null) return "None";
   switch (typeof value) {
+    case "bigint": return String(value);
     case "boolean": return value ? "True" : "False";
     case "string": return text(value);
     case "number": {
@@ -9,9 +10,9 @@ const literal = (value, depth) => {
     }
   }
   if (typeof value !== "object" || depth > 8) throw 0;
-  if (Array.isArray(value)) return "[" + value.map((each) => literal(each, depth + 1)).join(", ") + "]";
-  const made = Object.getPrototypeOf(value);
-  if (made !== null && made.constructor && made.constructor.name !== "Object") throw 0;
+  if (Array.isArray(value)) return "[" + Array.from(value, (each) => literal(each, depth + 1)).join(", ") + "]";
+  // Such as maps and dates, and what `==` converts by methods of its own.
+  if (Object.getPrototypeOf(value) !== null && value + "" !== "[object Object]") throw 0;
   const items = Object.entries(value).filter((item) => item[1] !== undefined);
   return "{" + items.map((item) => text(item[0]) + ": " + literal(item[1], depth + 1)).join(", ") + "}";
 };

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import shutil
 
 import pytest
 from tree_sitter import Node
@@ -172,7 +174,11 @@ def test_a_test_fails_before_it_can_return(path: str, text: str, test: str) -> N
         (0, "", True),
         ("a", 0, False),
         (0, None, False),
-        ("1", [1], False),
+        ("1", [1], True),
+        (1, ["1.0"], True),
+        ("a,,true,2", ["a", None, [True, 2]], True),
+        ("a,b", ["a", "c"], False),
+        (1, 10**400, False),
         ("1", "1.0", False),
     ],
 )
@@ -234,3 +240,23 @@ def test_files_that_can_not_be_read_have_no_tests(text: str) -> None:
 def test_only_known_languages_have_blind_forms() -> None:
     known = [path for path in ("a.py", "a.rb", "a.go", "a_test.go", "A.java") if may_be_blind(path)]
     assert known == ["a.py", "a_test.go", "A.java"]
+
+
+@pytest.mark.parametrize(
+    ("value", "recorded"),
+    [
+        ("new (class A { x = [1n]; })", "{'x': [1]}"),
+        ("new (class A { toString() { return 'a'; } })", "?"),
+        ("{ valueOf: () => 5 }", "?"),
+        ("[new Map(), 1]", "?"),
+        ("[, 2]", "?"),
+        ("Object.create(null)", "{}"),
+    ],
+)
+async def test_what_the_recorder_of_javascript_can_show(value: str, recorded: str) -> None:
+    if (node := shutil.which("node")) is None:
+        pytest.skip("needs node")
+    made = blind("a.js", JAVASCRIPT.format(f"expect({value}).toBe('a');"), "adds")
+    program = f"const it = (name, test) => test(); {made.text('/dev/stdout')}"
+    run = await asyncio.create_subprocess_exec(node, "-e", program, stdout=asyncio.subprocess.PIPE)
+    assert (await run.communicate())[0].decode() == f"0 {recorded}\n"
