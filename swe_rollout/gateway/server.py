@@ -73,15 +73,17 @@ class Api:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes."""
-        google, messages = "/v1beta/models/{model}:", AnthropicMessages()
+        # Google's own clients have asked for each of its versions.
+        google, messages = "/{version:v1|v1beta|v1alpha}/models/{model}:", AnthropicMessages()
         return [
             web.post("/v1/chat/completions", self._asks(OpenaiChat())),
             web.post("/v1/responses", self._asks(OpenaiResponses())),
             web.post("/v1/messages", self._asks(messages)),
-            web.post("/v1/messages/count_tokens", self._handler(messages, _counted)),
+            web.post("/v1/messages/count_tokens", self._counts(messages, "input_tokens")),
             web.post(f"{google}generateContent", self._asks(GoogleGenerate())),
             web.post(f"{google}streamGenerateContent", self._asks(GoogleGenerate(), streams=True)),
-            web.get("/v1/models", self._handler(OpenaiChat(), _models)),
+            web.post(f"{google}countTokens", self._counts(GoogleGenerate(), "totalTokens")),
+            web.get("/{version:v1|v1beta|v1alpha}/models", self._handler(OpenaiChat(), _models)),
         ]
 
     def _asks(self, dialect: Dialect, *, streams: bool = False) -> _Handler:
@@ -95,6 +97,13 @@ class Api:
             return await _answered(http, dialect, wanted, _answer(session, wanted, digests))
 
         return self._handler(dialect, asked)
+
+    def _counts(self, dialect: Dialect, name: str) -> _Handler:
+        async def counted(http: web.Request, session: Served) -> web.StreamResponse:
+            wanted, _ = await _read(http, dialect)
+            return web.json_response({name: await session.conversations.count(wanted.request)})
+
+        return self._handler(dialect, counted)
 
     def _handler(
         self,
@@ -135,15 +144,11 @@ class Api:
         return session
 
 
-async def _counted(http: web.Request, session: Served) -> web.StreamResponse:
-    wanted, _ = await _read(http, AnthropicMessages())
-    return web.json_response({"input_tokens": await session.conversations.count(wanted.request)})
-
-
 async def _models(http: web.Request, session: Served) -> web.StreamResponse:
     del http, session
     model = {"id": "policy", "object": "model", "created": 0, "owned_by": "swe-rollout"}
-    return web.json_response({"object": "list", "data": [model]})
+    google = {"name": "models/policy"}
+    return web.json_response({"object": "list", "data": [model], "models": [google]})
 
 
 async def _read(http: web.Request, dialect: Dialect) -> tuple[Wanted, list[bytes]]:

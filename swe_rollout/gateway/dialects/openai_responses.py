@@ -100,7 +100,10 @@ class OpenaiResponses:
             "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
             "usage": {
                 "input_tokens": answer.prompt_tokens,
-                "input_tokens_details": {"cached_tokens": answer.cached_tokens},
+                "input_tokens_details": {
+                    "cached_tokens": answer.cached_tokens,
+                    "cache_write_tokens": 0,
+                },
                 "output_tokens": answer.completion_tokens,
                 "output_tokens_details": {"reasoning_tokens": 0},
                 "total_tokens": answer.prompt_tokens + answer.completion_tokens,

@@ -152,7 +152,7 @@ async def two_turns_of_google(client: Client, key: str, *, streams: bool) -> str
         "tools": [{"functionDeclarations": [function]}, {"googleSearch": {}}],
         "generationConfig": {"temperature": 1, "maxOutputTokens": 512},
     }
-    path, headers = "/v1beta/models/policy", {"x-goog-api-key": key}
+    path, headers = f"/{'v1' if streams else 'v1beta'}/models/policy", {"x-goog-api-key": key}
     verb = "streamGenerateContent?alt=sse" if streams else "generateContent"
     response = await client.post(f"{path}:{verb}", headers=headers, json=body)
     found = data_of(await response.text())[0] if streams else await response.json()
@@ -336,13 +336,16 @@ async def test_tokens_are_counted_and_sessions_listed(client: Client, engine: Pl
         "/v1/messages/count_tokens", headers={"x-api-key": key}, json=HELLO
     )
     counted = (await response.json())["input_tokens"]
+    hello = {"contents": [{"parts": [{"text": "Hello."}]}]}
+    response = await client.post("/v1/models/x:countTokens", headers=bearer(key), json=hello)
+    assert (await response.json()) == {"totalTokens": counted}
     assert not engine.requests
     await client.post(CHAT, headers=bearer(key), json=HELLO)
     assert counted == len(engine.requests[0].input_ids)
     listed = await (await client.get("/sessions", headers=ADMIN)).json()
     assert listed == [{"session": "task/0", "turns": 1, "branches": 1}]
     models = await (await client.get("/v1/models", headers=bearer(key))).json()
-    assert models["data"][0]["id"] == "policy"
+    assert (models["data"][0]["id"], models["models"][0]["name"]) == ("policy", "models/policy")
 
 
 async def test_a_sample_is_played_once(client: Client, tmp_path: Path) -> None:
