@@ -34,29 +34,29 @@ _KINDS: Final = {
 
 class _Block(msgspec.Struct):
     type: str
-    text: str = ""
-    id: str = ""
-    name: str = ""
+    text: str | None = None
+    id: str | None = None
+    name: str | None = None
     input: dict[str, Any] | None = None
-    tool_use_id: str = ""
+    tool_use_id: str | None = None
     content: str | list[_Block] | None = None
 
 
 class _Message(msgspec.Struct):
     role: str
-    content: str | list[_Block]
+    content: str | list[_Block] | None = None
 
 
 class _Tool(msgspec.Struct):
-    name: str = ""
-    description: str = ""
+    name: str | None = None
+    description: str | None = None
     input_schema: dict[str, Any] | None = None
     type: str | None = None
 
 
 class _Body(msgspec.Struct):
     messages: list[_Message]
-    model: str = ""
+    model: str | None = None
     system: str | list[_Block] | None = None
     tools: list[_Tool] | None = None
     max_tokens: int | None = None
@@ -79,7 +79,7 @@ class AnthropicMessages:
             first,
             turns,
             tuple(
-                tool(each.name, each.description, each.input_schema)
+                tool(each.name or "", each.description, each.input_schema)
                 for each in tools
                 if each.input_schema is not None
             ),
@@ -87,7 +87,7 @@ class AnthropicMessages:
             tuple(found.stop_sequences or ()),
             tuple(f"the tool {e.type or e.name}" for e in tools if e.input_schema is None),
         )
-        return Wanted(request, found.model, bool(found.stream))
+        return Wanted(request, found.model or "", bool(found.stream))
 
     def write(self, answer: Answer, wanted: Wanted) -> object:
         """Return the JSON body of a response."""
@@ -132,27 +132,29 @@ class AnthropicMessages:
         return event(self.error(message, code=code, status=status), name="error")
 
 
+def _blocks(content: str | list[_Block] | None) -> list[_Block]:
+    return content if isinstance(content, list) else [_Block("text", content)]
+
+
 def _system(system: str | list[_Block] | None) -> Iterator[Item]:
-    blocks = [_Block("text", system)] if isinstance(system, str) else system or []
-    for block in blocks:
-        if not block.text.startswith(_VOLATILE):
-            yield Item(Role.SYSTEM, block.text)
+    for block in _blocks(system):
+        if not (block.text or "").startswith(_VOLATILE):
+            yield Item(Role.SYSTEM, block.text or "")
 
 
 def _items(message: _Message) -> Iterator[Item]:
     role = _ROLES.get(message.role)
     if role is None:
         raise BadRequestError(f"a message has the role {message.role!r:.40}")
-    content = message.content
-    for block in [_Block("text", content)] if isinstance(content, str) else content:
+    for block in _blocks(message.content):
         match block.type:
             case "text":
-                yield Item(role, block.text)
+                yield Item(role, block.text or "")
             case "tool_use":
                 arguments = msgspec.json.encode(block.input or {}).decode()
-                yield Item(role, calls=(Call(block.id, block.name, arguments),))
+                yield Item(role, calls=(Call(block.id or "", block.name or "", arguments),))
             case "tool_result":
-                yield Item(Role.TOOL, _text(block.content), call_id=block.tool_use_id)
+                yield Item(Role.TOOL, _text(block.content), call_id=block.tool_use_id or "")
             case "thinking" | "redacted_thinking":
                 continue
             case kind:
@@ -160,11 +162,10 @@ def _items(message: _Message) -> Iterator[Item]:
 
 
 def _text(content: str | list[_Block] | None) -> str:
-    if not isinstance(content, list):
-        return content or ""
-    if odd := next((each.type for each in content if each.type != "text"), None):
+    blocks = _blocks(content)
+    if odd := next((each.type for each in blocks if each.type != "text"), None):
         raise BadRequestError(f"a block is {odd!r:.40}, and only text is understood")
-    return "\n".join(block.text for block in content)
+    return "\n".join(block.text or "" for block in blocks)
 
 
 def _head(answer: Answer, wanted: Wanted) -> dict[str, object]:

@@ -93,10 +93,10 @@ def event(data: object, *, name: str = "") -> bytes:
     return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
-def tool(name: str, description: str, schema: Mapping[str, object] | None) -> ToolSpec:
+def tool(name: str, description: str | None, schema: Mapping[str, object] | None) -> ToolSpec:
     """Return a tool of a harness, which checks its arguments itself."""
     shown = dict(schema or {"type": "object", "properties": {}})
-    return ToolSpec(name, description, schema=Arguments.unchecked(shown))
+    return ToolSpec(name, description or "", schema=Arguments.unchecked(shown))
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -31,13 +31,13 @@ _STATUS: Final = {
 
 class _Called(msgspec.Struct):
     name: str
-    id: str = ""
+    id: str | None = None
     args: dict[str, Any] | None = None
 
 
 class _Response(msgspec.Struct):
     name: str
-    id: str = ""
+    id: str | None = None
     response: dict[str, Any] | None = None
 
 
@@ -49,13 +49,13 @@ class _Part(msgspec.Struct):
 
 
 class _Content(msgspec.Struct):
-    parts: list[_Part] = []
-    role: str = "user"
+    parts: list[_Part] | None = None
+    role: str | None = None
 
 
 class _Function(msgspec.Struct):
     name: str
-    description: str = ""
+    description: str | None = None
     parameters: dict[str, Any] | None = None
     parametersJsonSchema: dict[str, Any] | None = None
 
@@ -143,22 +143,25 @@ class GoogleGenerate:
 
 
 def _items(contents: list[_Content]) -> Iterator[Item]:
-    """Yield the parts. Calls have no ids here, or none that come back: their names and order do."""
-    waiting = defaultdict[str, deque[str]](deque)
+    """Yield the parts. Results go by the ids that a client gives calls, or by names and order."""
+    waiting = defaultdict[str, OrderedDict[str, str]](OrderedDict)
     made = 0
     for content in contents:
         role = Role.POLICY if content.role == "model" else Role.USER
-        for part in content.parts:
+        for part in content.parts or ():
             match part:
                 case _Part(functionCall=_Called() as call):
                     made += 1
-                    waiting[call.name].append(f"place-{made}")
+                    place, same = f"place-{made}", waiting[call.name]
+                    same[place if not call.id or call.id in same else call.id] = place
                     text = msgspec.json.encode(call.args or {}).decode()
-                    yield Item(role, calls=(Call(f"place-{made}", call.name, text),))
+                    yield Item(role, calls=(Call(place, call.name, text),))
                 case _Part(functionResponse=_Response() as result):
-                    if not waiting[result.name]:
+                    same = waiting[result.name]
+                    if not same:
                         raise BadRequestError(f"nothing called {result.name!r:.60} before")
-                    yield Item(Role.TOOL, _result(result), call_id=waiting[result.name].popleft())
+                    place = same.pop(result.id or "", "") or same.popitem(last=False)[1]
+                    yield Item(Role.TOOL, _result(result), call_id=place)
                 case _Part(thought=True):
                     continue
                 case _Part(text=str() as text):
@@ -177,7 +180,7 @@ def _result(result: _Response) -> str:
 
 
 def _text(content: _Content) -> str:
-    return "\n\n".join(part.text or "" for part in content.parts)
+    return "\n\n".join(part.text or "" for part in content.parts or ())
 
 
 def _lowered(schema: Any) -> Any:

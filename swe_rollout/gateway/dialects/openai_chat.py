@@ -30,18 +30,18 @@ _ROLES: Final = {
 
 
 class _Part(msgspec.Struct):
-    type: str = "text"
+    type: str | None = "text"
     text: str | None = None
 
 
 class _Called(msgspec.Struct):
-    name: str = ""
-    arguments: str | dict[str, Any] = ""
+    name: str
+    arguments: str | dict[str, Any] | None = None
 
 
 class _Call(msgspec.Struct):
-    id: str = ""
-    function: _Called = msgspec.field(default_factory=_Called)
+    function: _Called
+    id: str | None = None
 
 
 class _Message(msgspec.Struct):
@@ -68,7 +68,7 @@ class _StreamOptions(msgspec.Struct):
 
 class _Body(msgspec.Struct):
     messages: list[_Message]
-    model: str = ""
+    model: str | None = None
     tools: list[_Tool] | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -95,7 +95,7 @@ class OpenaiChat:
             first,
             turns,
             tuple(
-                tool(f.name, f.description or "", f.parameters)
+                tool(f.name, f.description, f.parameters)
                 for each in tools
                 if (f := each.function) is not None
             ),
@@ -106,7 +106,7 @@ class OpenaiChat:
         options = found.stream_options
         return Wanted(
             request,
-            found.model,
+            found.model or "",
             bool(found.stream),
             counts=bool(options and options.include_usage),
         )
@@ -161,7 +161,7 @@ def _item(message: _Message) -> Item:
     if role is None:
         raise BadRequestError(f"a message has the role {message.role!r:.40}")
     calls = tuple(
-        Call(call.id, call.function.name, _arguments(call.function.arguments))
+        Call(call.id or "", call.function.name, _arguments(call.function.arguments))
         for call in message.tool_calls or ()
     )
     return Item(role, _text(message.content), calls, message.tool_call_id or "")
@@ -175,7 +175,9 @@ def _text(content: str | list[_Part] | None) -> str:
     return "\n".join(part.text or "" for part in content)
 
 
-def _arguments(given: str | dict[str, Any]) -> str:
+def _arguments(given: str | dict[str, Any] | None) -> str:
+    if given is None:
+        return ""
     return given if isinstance(given, str) else msgspec.json.encode(given).decode()
 
 

@@ -34,26 +34,26 @@ class _Part(msgspec.Struct):
 
 
 class _Item(msgspec.Struct):
-    type: str = "message"
-    role: str = ""
+    type: str | None = None
+    role: str | None = None
     content: str | list[_Part] | None = None
-    call_id: str = ""
-    name: str = ""
-    arguments: str = ""
-    input: str = ""
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None
     output: str | list[_Part] | None = None
 
 
 class _Tool(msgspec.Struct):
     type: str = "function"
-    name: str = ""
+    name: str | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
 
 class _Body(msgspec.Struct):
     input: str | list[_Item]
-    model: str = ""
+    model: str | None = None
     instructions: str | None = None
     tools: list[_Tool] | None = None
     max_output_tokens: int | None = None
@@ -82,14 +82,14 @@ class OpenaiResponses:
             first,
             turns,
             tuple(
-                tool(f.name, f.description or "", f.parameters)
+                tool(f.name or "", f.description, f.parameters)
                 for f in tools
                 if f.type == "function"
             ),
             found.max_output_tokens,
             ignored=tuple(f"the tool {each.type}" for each in tools if each.type != "function"),
         )
-        return Wanted(request, found.model, bool(found.stream))
+        return Wanted(request, found.model or "", bool(found.stream))
 
     def write(self, answer: Answer, wanted: Wanted) -> object:
         """Return the JSON body of a response."""
@@ -164,16 +164,16 @@ class OpenaiResponses:
 
 def _items(item: _Item) -> Iterator[Item]:
     match item.type:
-        case "message":
-            role = _ROLES.get(item.role)
+        case "message" | None:
+            role = _ROLES.get(item.role or "")
             if role is None:
                 raise BadRequestError(f"a message has the role {item.role!r:.40}")
             yield Item(role, _text(item.content))
         case "function_call" | "custom_tool_call":
-            call = Call(item.call_id, item.name, item.arguments or item.input)
+            call = Call(item.call_id or "", item.name or "", item.arguments or item.input or "")
             yield Item(Role.POLICY, calls=(call,))
         case "function_call_output" | "custom_tool_call_output":
-            yield Item(Role.TOOL, _text(item.output), call_id=item.call_id)
+            yield Item(Role.TOOL, _text(item.output), call_id=item.call_id or "")
         case "reasoning":
             return
         case kind:

@@ -10,8 +10,11 @@ import msgspec
 import pytest
 
 from swe_rollout.gateway.dialects import base
+from swe_rollout.gateway.dialects.anthropic_messages import AnthropicMessages
+from swe_rollout.gateway.dialects.base import Dialect
 from swe_rollout.gateway.dialects.google_generate import GoogleGenerate
 from swe_rollout.gateway.dialects.openai_chat import OpenaiChat
+from swe_rollout.gateway.dialects.openai_responses import OpenaiResponses
 from swe_rollout.gateway.values import Told
 
 USER = {"role": "user", "content": "a"}
@@ -60,3 +63,96 @@ def test_results_find_their_calls_without_a_search() -> None:
         return run
 
     assert lines(800) < 6 * lines(200)
+
+
+CALLED = {"id": None, "type": "function", "function": {"name": "f", "arguments": None}}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        (
+            OpenaiChat(),
+            {
+                "messages": [
+                    {"role": "developer", "content": []},
+                    {"role": "user", "content": "a", "name": None},
+                    {"role": "assistant", "content": None, "tool_calls": [CALLED]},
+                    {"role": "tool", "tool_call_id": None, "content": None},
+                ],
+                "tools": [{"function": {"name": "f", "description": None, "parameters": None}}],
+                "stop": None,
+                "n": None,
+                "max_tokens": None,
+            },
+        ),
+        (
+            OpenaiResponses(),
+            {
+                "input": [
+                    {"type": None, "role": "user", "content": "a"},
+                    {"type": "reasoning", "role": None, "name": None, "content": None},
+                    {"type": "function_call", "call_id": None, "name": "f", "arguments": None},
+                    {"type": "function_call_output", "call_id": None, "output": None},
+                ],
+                "tools": [{"type": "function", "name": "f", "parameters": None}],
+                "instructions": None,
+            },
+        ),
+        (
+            AnthropicMessages(),
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "text", "text": "a", "id": None}]},
+                    {"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]},
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": None}]},
+                    {"role": "user", "content": None},
+                ],
+                "tools": [{"name": "f", "description": None, "input_schema": {}}],
+                "system": None,
+            },
+        ),
+        (
+            GoogleGenerate(),
+            {
+                "contents": [
+                    {"role": None, "parts": [{"text": "a"}]},
+                    {"role": "model", "parts": [{"functionCall": {"name": "f", "id": None}}]},
+                    {"parts": [{"functionResponse": {"name": "f", "id": None}}]},
+                    {"parts": None},
+                ],
+                "tools": [{"functionDeclarations": [{"name": "f", "description": None}]}],
+                "systemInstruction": {"parts": None, "role": None},
+            },
+        ),
+    ],
+    ids=["chat", "responses", "messages", "google"],
+)
+def test_null_is_what_is_absent(dialect: Dialect, body: dict[str, object]) -> None:
+    request = dialect.read(msgspec.json.encode(body | {"model": None, "stream": None})).request
+    assert [message.content for message in request.first] == ["a"]
+    ((call,),) = [turn.calls for turn in request.turns]
+    assert (call.name, call.values) == ("f", {})
+    assert [result.id for result in request.turns[0].results] == [call.id]
+    assert [spec.name for spec in request.tools] == ["f"]
+    without = msgspec.json.encode(
+        {"model": None, "tools": None} | {k: body[k] for k in [*body][:1]}
+    )
+    assert dialect.read(without).request.turns == request.turns
+
+
+def test_results_of_google_go_by_the_ids_that_a_client_made_or_by_their_order() -> None:
+    def results(*ids: str | None) -> list[str]:
+        calls = [{"functionCall": {"name": "f", "id": each}} for each in ("a", "b", "b", None)]
+        told = [
+            {"functionResponse": {"name": "f", "id": each, "response": {"output": f"{at}"}}}
+            for at, each in enumerate(ids)
+        ]
+        contents = [{"parts": [{"text": "a"}]}, {"role": "model", "parts": calls}]
+        body = msgspec.json.encode({"contents": [*contents, {"parts": told}]})
+        (turn,) = GoogleGenerate().read(body).request.turns
+        found = {result.id: result.text for result in turn.results}
+        return [found[call.id] for call in turn.calls]
+
+    assert results(None, None, None, None) == ["0", "1", "2", "3"]
+    assert results("b", "a", None, "c") == ["1", "0", "2", "3"]
