@@ -83,11 +83,11 @@ class Source:
 
     def edited(self, edits: Collection[Edit]) -> str:
         """Return the text with these edits applied, which must not overlap."""
-        data = self.text.encode()
-        # Of several insertions at one place, the last one made is applied first.
-        for edit in sorted(edits, key=lambda each: each.start)[::-1]:
-            data = data[: edit.start] + edit.text.encode() + data[edit.end :]
-        return data.decode()
+        data, parts, at = self.text.encode(), list[bytes](), 0
+        for edit in sorted(edits, key=lambda each: each.start):
+            parts += [data[at : edit.start], edit.text.encode()]
+            at = edit.end
+        return b"".join([*parts, data[at:]]).decode()
 
     def span(self, node: ast.expr | ast.stmt, offsets: list[int]) -> tuple[int, int]:
         """Return the bytes `[start, end)` of a node."""

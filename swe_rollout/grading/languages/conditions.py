@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -25,8 +26,14 @@ class Condition:
     """The expected value, where it is the value of a name that nothing else reads."""
 
 
-def condition(statement: Node, literals: Literals, context: str) -> Condition | None:
-    """Return what a statement checks, if it does nothing else but fail."""
+Names = Mapping[str, Sequence[Node]]
+
+
+def condition(statement: Node, literals: Literals, context: str, names: Names) -> Condition | None:
+    """Return what a statement checks, if it does nothing else but fail.
+
+    `names` are all identifiers of its block.
+    """
     body = statement.child_by_field_name("consequence")
     whole = statement.child_by_field_name("condition")
     if (
@@ -37,7 +44,7 @@ def condition(statement: Node, literals: Literals, context: str) -> Condition | 
         or not _only_fails(body, literals, context)
     ):
         return None
-    return _checked(whole, literals) or _named(statement, whole, literals)
+    return _checked(whole, literals) or _named(statement, whole, literals, names)
 
 
 def _only_fails(body: Node, literals: Literals, context: str) -> bool:
@@ -69,6 +76,8 @@ def _checked(whole: Node, literals: Literals) -> Condition | None:
         case (left, "!=", right):
             for actual, expected in ((left, right), (right, left)):
                 value = literals.value(expected)
+                if isinstance(value, bool):
+                    return Condition(whole, actual, Truth.IS_TRUE if value else Truth.IS_FALSE)
                 if isinstance(value, str | int | float):
                     return Condition(whole, actual, Equal(value))
             return None
@@ -87,20 +96,19 @@ def _answer(whole: Node, literals: Literals) -> Condition | None:
             return None
 
 
-def _named(statement: Node, whole: Node, literals: Literals) -> Condition | None:
+def _named(statement: Node, whole: Node, literals: Literals, names: Names) -> Condition | None:
     """Return what `got != want` checks, if `want := "a"` stands before, for this check alone."""
-    block, sides = statement.parent, _sides(whole, literals)
-    if block is None or sides is None or sides[1] != "!=":
+    sides = _sides(whole, literals)
+    if sides is None or sides[1] != "!=":
         return None
     for actual, name in ((sides[0], sides[2]), (sides[2], sides[0])):
-        word = literals.text(name)
-        given = [each for each in block.named_children if _defines(each, word, literals)]
-        used = [each.start_byte for each in _identifiers(block, word, literals)]
-        if name.type != "identifier" or len(given) != 1:
+        given, *used = names.get(literals.text(name), (name,))
+        # A name that nothing reads behind the condition is an error where the condition is gone.
+        if not all(_is_within(each, statement) for each in used) or not any(
+            each.start_byte >= whole.end_byte for each in used
+        ):
             continue
-        inside = [at for at in used if statement.start_byte <= at < statement.end_byte]
-        expected = given[0].child_by_field_name("right")
-        if len(used) != len(inside) + 1 or expected is None:
+        if (expected := _value_of(given, statement.parent)) is None:
             continue
         value = literals.value(expected.named_children[0])
         if isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -108,17 +116,27 @@ def _named(statement: Node, whole: Node, literals: Literals) -> Condition | None
     return None
 
 
-def _defines(statement: Node, word: str, literals: Literals) -> bool:
-    return (
-        statement.type == "short_var_declaration"
-        and literals.text(statement.child_by_field_name("left")) == word
-    )
+def _is_within(node: Node, around: Node) -> bool:
+    return around.start_byte <= node.start_byte < around.end_byte
 
 
-def _identifiers(block: Node, word: str, literals: Literals) -> Iterator[Node]:
+def _value_of(name: Node, block: Node | None) -> Node | None:
+    """Return what a statement of this block defines a name as, and nothing else."""
+    names = name.parent
+    given = names.parent if names is not None else None
+    if given is None or given.type != "short_var_declaration" or given.parent != block:
+        return None
+    left = given.child_by_field_name("left")
+    return given.child_by_field_name("right") if [name] == (left or name).named_children else None
+
+
+def names_in(block: Node, literals: Literals) -> Names:
+    """Return all identifiers of a block by their words, in the order in which they stand."""
+    found: dict[str, list[Node]] = defaultdict(list)
     waiting = [block]
     while waiting:
         node = waiting.pop()
-        if node.type == "identifier" and literals.text(node) == word:
-            yield node
-        waiting.extend(node.named_children)
+        if node.type == "identifier":
+            found[literals.text(node)].append(node)
+        waiting.extend(reversed(node.named_children))
+    return found

@@ -8,6 +8,7 @@ func (hole @HOLE@Kind) record(number int, line string) {
 	@HOLE@fmt.Fprintf(file, "%d %s\n", number, line)
 }
 func (hole @HOLE@Kind) text(value string) string {
+	if len(value) > 65536 { return "?" }
 	found := "'"
 	for _, each := range value {
 		if each < 32 || each > 126 || each == '\'' || each == '\\' { found += @HOLE@fmt.Sprintf("\\U%08x", each) } else { found += string(each) }

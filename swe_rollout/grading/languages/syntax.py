@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from typing import Final
 
 from tree_sitter import Language as Grammar
@@ -17,7 +18,7 @@ from tree_sitter import Node, Parser
 
 from swe_rollout.grading.edits import HOLE, Edit
 from swe_rollout.grading.holes import Hole
-from swe_rollout.grading.languages.conditions import Condition, condition
+from swe_rollout.grading.languages.conditions import Condition, Names, condition, names_in
 from swe_rollout.grading.languages.literals import Argument, Literals
 from swe_rollout.grading.languages.macros import macro
 from swe_rollout.grading.languages.table import Kind, Language, Rule
@@ -99,13 +100,14 @@ class _Reader:
     def test(self, title: str, body: Node) -> ForeignTest:
         blocks = [each for each in body.named_children if each.type == "statement_list"]
         statements = [each for block in blocks or [body] for each in block.named_children]
-        holes = [hole for each in statements if (hole := self._hole(each)) is not None]
-        return ForeignTest(title, tuple(holes[:_MOST_HOLES]), body.start_byte + 1)
+        names = names_in(body, self.literals) if self.language.context else {}
+        holes = (hole for each in statements if (hole := self._hole(each, names)) is not None)
+        return ForeignTest(title, tuple(islice(holes, _MOST_HOLES)), body.start_byte + 1)
 
-    def _hole(self, statement: Node) -> Hole | None:
+    def _hole(self, statement: Node, names: Names) -> Hole | None:
         is_new = self._is_new(statement)
         if self.language.context and (
-            found := condition(statement, self.literals, self.language.context)
+            found := condition(statement, self.literals, self.language.context, names)
         ):
             hole = self._of_condition(found)
             is_new = is_new or (found.literal is not None and self._is_new(found.literal.parent))

@@ -70,7 +70,11 @@ def test_checks_of_javascript(check: str, found: list[str] | None) -> None:
         ("a_test.go", GO, 'if got != "a" { t.Errorf("%s", got) }', ["'a'"]),
         ("a_test.go", GO, "if got := f(); 5 != got { t.Helper(); t.Fail() }", ["5"]),
         ("a_test.go", GO, 'want := 2.5; if f() != want { t.Fatal(want, "!") }', ["2.5"]),
-        ("a_test.go", GO, 'want := "a"; g(want); if f() != want { t.Fatal() }', []),
+        ("a_test.go", GO, 'want := "a"; g(want); if f() != want { t.Fatal(want) }', []),
+        ("a_test.go", GO, 'want := "a"; if f() != want { t.Fatal() }', []),
+        ("a_test.go", GO, 'want, b := "a", 1; if f() != want { t.Fatal(want, b) }', []),
+        ("a_test.go", GO, "if f() != true { t.Fail() }", ["True"]),
+        ("a_test.go", GO, "b := 1; " + "if f() != b { t.Fail() };" * 5_000, []),
         (
             "a_test.go",
             GO,
