@@ -27,6 +27,8 @@ class Argument:
     start: int
     end: int
     value: object
+    like: str = ""
+    """A literal of the same type and shape that does not show the value, where types need one."""
 
 
 @dataclass(frozen=True, slots=True)

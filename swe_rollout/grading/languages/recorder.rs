@@ -1,6 +1,8 @@
 #[allow(unused_macros)] macro_rules! @HOLE@ {
     (seen $number:expr, $value:expr) => { @HOLE@!(record $number, ::std::format!("{:?}", &$value)) };
-    (truth $number:expr, $value:expr) => { @HOLE@!(record $number, ::std::format!("{:?}", ($value) == true)) };
+    (like $like:expr; $number:expr, $value:expr) => { match &$value { value => { if false { let _ = *value == $like; } @HOLE@!(seen $number, *value) } } };
+    (liked $like:expr; $number:expr, $value:expr) => { match &$value { value => { if false { let _ = $like == *value; } @HOLE@!(seen $number, *value) } } };
+    (truth $number:expr, $value:expr) => { @HOLE@!(record $number, ::std::format!("{:?}", !!($value))) };
     (record $number:expr, $text:expr) => {{
         fn plain(text: &str) -> ::std::option::Option<::std::string::String> {
             let mut out = ::std::string::String::new();

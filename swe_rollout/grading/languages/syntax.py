@@ -125,8 +125,16 @@ class _Reader:
         rule = self.language.rules.get(name)
         if rule is None or not rule.arguments[0] <= len(arguments) <= rule.arguments[1]:
             return None
-        want, actual = _want(rule, arguments)
-        return None if want is None else replace(self._made(want, whole, actual), is_new=is_new)
+        want, actual, expected = _want(rule, arguments)
+        if want is None:
+            return None
+        hole = self._made(want, whole, actual)
+        if expected.like:
+            # What the code under test returns may be generic: then its type is that of the value.
+            word = "like" if actual.start < expected.start else "liked"
+            call = self.language.call.format(hole=HOLE, method=f"{word} {expected.like};") + "{}"
+            hole = replace(hole, call=call)
+        return replace(hole, is_new=is_new)
 
     def _of_condition(self, found: Condition) -> Hole:
         actual = Argument(found.actual.start_byte, found.actual.end_byte, None)
@@ -196,14 +204,15 @@ class _Reader:
         return start, end, self.data.count(b"\n", start, end)
 
 
-def _want(rule: Rule, arguments: list[Argument]) -> tuple[Want | None, Argument]:
+def _want(rule: Rule, arguments: list[Argument]) -> tuple[Want | None, Argument, Argument]:
+    """Return what a check asks for, its argument that is looked at, and the expected one."""
     actual = arguments[rule.actual]
     if isinstance(rule.asks, Truth):
-        return rule.asks, actual
-    value = arguments[rule.expected].value
-    if value is None and rule.either:
-        value, actual = actual.value, arguments[rule.expected]
-    return _wanted(value, rule.asks), actual
+        return rule.asks, actual, Argument(0, 0, None)
+    expected = arguments[rule.expected]
+    if expected.value is None and rule.either:
+        actual, expected = expected, actual
+    return _wanted(expected.value, rule.asks), actual, expected
 
 
 def _wanted(value: object, asks: Kind) -> Want | None:

@@ -110,6 +110,10 @@ def test_checks_of_javascript(check: str, found: list[str] | None) -> None:
             ["a true value", "'a\"b'", "False"],
         ),
         ("a.rs", RUST, "assert_eq!(f(), g()); assert_ne!(f(), 1); assert_eq!(f(), Err(1));", []),
+        ("a.rs", RUST, "assert_eq!(3, f::<A, B<C>>()); assert_eq!(f::<A, 5, B>(), 4);", ["3", "4"]),
+        ("a.rs", RUST, 'assert_eq!(f(), b"a"); assert_eq!(f(), c"a");', []),
+        ("a.rs", RUST, "assert_eq!(f(), " + "& " * 2000 + "1);", []),
+        ("a.rs", RUST, "assert_eq!(f(), 1" + ".into()" * 2000 + ");", []),
         ("a.rs", RUST, "assert_eq!(f(), " + "[" * 2000 + "]" * 2000 + ");", []),
         ("ATest.java", JAVA, 'Assertions.assertEquals("a", f());', ["'a'"]),
         ("ATest.java", JAVA, "assertEquals(f(), 5L); assertEquals(2.5f, f());", ["5", "2.5"]),
@@ -152,6 +156,25 @@ def test_a_blind_file_keeps_its_lines_and_lacks_the_values(
     failing = blind(path, plain, test).text("/to/records")
     assert failing.count("\n") == plain.count("\n")
     assert "/to/records" not in failing
+
+
+@pytest.mark.parametrize(
+    ("check", "call"),
+    [
+        ("assert_eq!(f(), 1_000u64);", "(like 0u64; 0, (f()))"),
+        ("assert_eq!(-1.5_f32, f());", "(liked -0.0f32; 0, (f()))"),
+        (
+            'assert_eq!(f(), Some(vec!["a".to_string()]));',
+            '(like Some(vec!["".to_string()]); 0, (f()))',
+        ),
+        ('assert_eq!(f(), [(r#"a"#)]);', '(like [("")]; 0, (f()))'),
+        ("assert_eq!(f(), Ok(true));", "(like Ok(false); 0, (f()))"),
+        ("assert!(f());", "(truth 0, (f()))"),
+    ],
+)
+def test_a_blind_test_of_rust_keeps_the_types_of_what_it_expects(check: str, call: str) -> None:
+    made = blind("a.rs", RUST.format(check), "adds").text("records")
+    assert made.split("\n")[-3].strip() == f"_swe_rollout_hole_0!{call};"
 
 
 def test_a_test_that_the_base_has_is_known() -> None:
