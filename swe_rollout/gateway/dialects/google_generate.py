@@ -80,7 +80,8 @@ class _Body(msgspec.Struct):
 class GoogleGenerate:
     """Reads and writes contents; whether a request streams, and its model, are in its address."""
 
-    ping = b": ping\n\n"
+    ping = b"\n"
+    """Blank: Google's clients know no comments, and take one for a broken response."""
 
     def read(self, body: bytes) -> Wanted:
         """Read a request. Raises BadRequestError."""

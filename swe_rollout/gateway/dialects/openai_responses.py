@@ -152,14 +152,15 @@ class OpenaiResponses:
     def error_event(self, message: str, *, code: str, status: int) -> bytes:
         """Return the event by which a stream fails."""
         del status
-        failed = {
-            "id": "resp_failed",
-            "object": "response",
-            "status": "failed",
-            "output": [],
-            "error": {"code": code, "message": message},
-        }
-        return event({"type": "response.failed", "response": failed}, name="response.failed")
+        begun = {"id": "resp_failed", "object": "response", "status": "in_progress", "output": []}
+        failed = begun | {"status": "failed", "error": {"code": code, "message": message}}
+        # Clients take no other event for the first.
+        return b"".join(
+            event({"type": kind, "sequence_number": at, "response": response}, name=kind)
+            for at, (kind, response) in enumerate(
+                (("response.created", begun), ("response.failed", failed))
+            )
+        )
 
 
 def _items(item: _Item) -> Iterator[Item]:

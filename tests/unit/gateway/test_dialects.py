@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from types import FrameType
 from typing import Any
@@ -156,3 +157,16 @@ def test_results_of_google_go_by_the_ids_that_a_client_made_or_by_their_order() 
 
     assert results(None, None, None, None) == ["0", "1", "2", "3"]
     assert results("b", "a", None, "c") == ["1", "0", "2", "3"]
+
+
+def test_clients_of_google_can_wait() -> None:
+    # They read `data:` and blank lines; anything else is to them a response that they can't parse.
+    assert not GoogleGenerate.ping.strip()
+
+
+def test_a_response_that_fails_late_was_created_first() -> None:
+    stream = OpenaiResponses().error_event("over", code="episode_over", status=403).decode()
+    events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: ")]
+    assert [each["type"] for each in events] == ["response.created", "response.failed"]
+    assert [each["sequence_number"] for each in events] == [0, 1]
+    assert events[1]["response"]["error"] == {"code": "episode_over", "message": "over"}
