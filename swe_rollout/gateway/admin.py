@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from aiohttp import web
@@ -20,7 +20,7 @@ _NOTES: Final = 200
 
 class _Open(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     task: str
-    sample: int | None = None
+    sample: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)] | None = None
 
 
 class _Close(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -228,6 +228,8 @@ async def _body(http: web.Request) -> bytes:
             return await http.read()
     except TimeoutError as error:
         raise _RefusedError("the body did not come", status=408, code="timeout") from error
+    except web.RequestPayloadError as error:
+        raise BadRequestError("the body is not encoded as its header says") from error
     except web.HTTPRequestEntityTooLarge as error:
         why = f"the body has more than {MAX_BODY_BYTES >> 20} MiB"
         raise _RefusedError(why, status=413, code="request_too_large") from error

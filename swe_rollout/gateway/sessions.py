@@ -103,10 +103,11 @@ class Sessions:
     async def close(self, opened: OpenSession, patch: str = "") -> Trajectory:
         """End a session and return its record, which is in the store then.
 
-        A patch is graded. Raises StoreError.
+        A patch is graded; closing it again waits for the same record. Raises StoreError.
         """
-        opened.patch = patch
-        opened.ended.set()
+        if not opened.ended.is_set():
+            opened.patch = patch
+            opened.ended.set()
         return await asyncio.shield(opened.task)
 
     async def aclose(self) -> None:

@@ -271,6 +271,22 @@ async def test_bodies_that_have_not_come_yet_are_a_flood_too(
     assert (await first).status == 200
 
 
+async def test_a_body_that_is_not_encoded_as_it_says_is_refused(client: Client) -> None:
+    headers = bearer(await open_session(client)) | {"Content-Encoding": "gzip"}
+    response = await client.post(CHAT, headers=headers, data=b"no gzip")
+    assert "encoded" in (await response.json())["error"]["message"]
+
+
+async def test_closing_again_changes_no_patch(client: Client, engine: Player) -> None:
+    key, began = await open_session(client), asyncio.Event()
+    engine.before, engine.pause_s = lambda _: began.set(), 60.0
+    asked = asyncio.create_task(client.post(CHAT, headers=bearer(key), json=HELLO))
+    await began.wait()
+    closed = await asyncio.gather(*(close_session(client, 0, each) for each in ("the fix", "")))
+    assert [each["reward"] for each in closed] == [1.0, 1.0]
+    assert (await asked).status == 403
+
+
 async def test_a_key_of_odd_bytes_is_no_key(client: Client) -> None:
     for path, header in ((CHAT, b"x-api-key: "), ("/sessions", b"Authorization: Bearer ")):
         reader, writer = await asyncio.open_connection(client.host, client.port)
@@ -351,7 +367,13 @@ async def test_tokens_are_counted_and_sessions_listed(client: Client, engine: Pl
 async def test_a_sample_is_played_once(client: Client, tmp_path: Path) -> None:
     await open_session(client)
     await close_session(client)
-    for wanted in ({"task": "task", "sample": 0}, {"task": "tusk"}, {"task": 1}, {}):
+    for wanted in (
+        {"task": "task", "sample": 0},
+        {"task": "task", "sample": -1},
+        {"task": "tusk"},
+        {"task": 1},
+        {},
+    ):
         response = await client.post("/sessions", headers=ADMIN, json=wanted)
         assert response.status == 400
     assert (await client.post("/sessions", headers=ADMIN, json={"task": "task"})).status == 201
