@@ -221,10 +221,13 @@ class Conversations:
         """Return the node whose answer is the last turn that the harness tells."""
         if not request.turns:
             return None
-        for node in self._nodes.get(digests[-2], ()):
-            if node.answer is not None and tells(request.turns[-1], node.answer):
-                return node
-        return None
+        found = [
+            node
+            for node in self._nodes.get(digests[-2], ())
+            if node.answer is not None and tells(request.turns[-1], node.answer)
+        ]
+        # Of answers that are told alike, one from which nothing goes on needs no other branch.
+        return min(found, key=lambda node: node.is_extended, default=None)
 
     def _why(self, request: Request, digests: list[bytes]) -> str:
         """Return why no answer is extended."""

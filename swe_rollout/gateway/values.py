@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.tools.base import ToolSpec
@@ -18,6 +19,15 @@ class BadRequestError(Exception):
         """`code` and `status` are what the API's own servers would answer."""
         super().__init__(why)
         self.code, self.status = code, status
+
+
+def _number(text: str) -> int | float:
+    """Return a number as most languages tell it, in which 10.0 is 10."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < _EXACT else value
+
+
+_EXACT: Final = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class Call:
     def values(self) -> Mapping[str, object] | None:
         """The arguments; None if they are no JSON object."""
         try:
-            found = json.loads(self.arguments or "{}")
+            found = json.loads(self.arguments or "{}", parse_float=_number)
         except (ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None

@@ -137,6 +137,17 @@ async def test_an_answer_within_other_limits_is_another_answer() -> None:
     assert_hold(played, engine)
 
 
+async def test_of_equal_answers_the_one_at_an_end_is_gone_on_from() -> None:
+    engine = player(bash("ls"), "One.", bash("ls"), "Two.")
+    played = conversations(engine)
+    one = await played.answer(ASKED)
+    await played.answer(going_on(ASKED, told(one, "a.py")))
+    again = await played.answer(ASKED)
+    await played.answer(going_on(ASKED, told(again, "b.py")))
+    assert reasons(played) == [(1, "is asked again")]
+    assert_hold(played, engine)
+
+
 async def test_who_cancels_a_request_finds_its_answer_later() -> None:
     engine, began = player(bash("ls")), asyncio.Event()
     engine.before = lambda _: began.set()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from swe_rollout.agent.prompts import Message, MessageRole
-from swe_rollout.gateway.matching import chain, exchange_of, results_of
-from swe_rollout.gateway.values import Call, Request, Result, Told
+from swe_rollout.gateway.matching import chain, exchange_of, results_of, tells
+from swe_rollout.gateway.values import Answer, Call, Finish, Request, Result, Told
 from swe_rollout.types.turn import CallStatus, ToolCall
 
 SAMPLED = (ToolCall(CallStatus.OK, "", "a", {}), ToolCall(CallStatus.OK, "", "b", {}))
@@ -53,3 +53,23 @@ def test_a_call_without_arguments_is_shown_without_any() -> None:
     assert [dict(call.arguments) for call in exchange_of(turn(("x", "y"))).calls] == [{}, {}]
     odd = Told("", (Call("x", "a", "no object"),))
     assert dict(exchange_of(odd).calls[0].arguments) == {"arguments": "no object"}
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "same"),
+    [
+        ('{"a": 10.0, "b": [1e2]}', '{"b":[100],"a":10}', True),
+        ('{"a": 0.1}', '{"a":1e-1}', True),
+        ('{"a": 10.5}', '{"a":10}', False),
+        ('{"a": 1}', '{"a":"1"}', False),
+        ('{"a": 1}', '{"a":true}', False),
+        ('{"a": null}', "{}", False),
+        ('{"a": 9007199254740993}', '{"a":9007199254740992}', False),
+        ('{"a": 1e400}', '{"a":1e401}', True),
+        ("", "{}", True),
+        ("[1]", '{"arguments":"[1]"}', True),
+    ],
+)
+def test_arguments_are_told_alike_in_any_spelling(given: str, told: str, *, same: bool) -> None:
+    answer = Answer("a", "", "", (Call("a", "f", given),), Finish.CALLS, 1, 1, 0, 0)
+    assert tells(Told("", (Call("b", "f", told),)), answer) is same
