@@ -6,6 +6,7 @@ A file that can't be parsed, or is too large, has no tests.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,6 +26,9 @@ from swe_rollout.grading.languages.table import Kind, Language, Rule
 from swe_rollout.grading.wants import Computed, Contains, Equal, Loose, Truth, Want
 
 _LARGEST_BYTES: Final = 1 << 20
+_LONGEST_PARSE_S: Final = 60
+"""Most files of the largest size take less than a second."""
+_CHUNK: Final = 1 << 16
 _MOST_HOLES: Final = 500
 _LONGEST_NAME: Final = 200
 """The most bytes of a name; what is longer is a whole chain of calls."""
@@ -51,18 +55,31 @@ def read_tests(text: str, base: str, language: Language) -> tuple[ForeignTest, .
     data = text.encode()
     if len(data) > _LARGEST_BYTES:
         return ()
-    root = _parser(*language.grammar).parse(data).root_node
-    if root.has_error:
+    root = _parsed(data, language)
+    if root is None or root.has_error:
         return ()
     reader = _Reader(data, base.encode(errors="replace"), language, Literals(data))
     return tuple(reader.test(*found) for node in _walk(root) for found in reader.tests(node))
 
 
+def _parsed(data: bytes, language: Language) -> Node | None:
+    """Parse a file; return None where that takes too long, as what is ambiguous may."""
+    ends = time.monotonic() + _LONGEST_PARSE_S
+    try:
+        tree = Parser(_grammar(*language.grammar)).parse(
+            lambda at, _: data[at : at + _CHUNK],
+            progress_callback=lambda _at, _has_error: time.monotonic() > ends,
+        )
+    except ValueError:
+        return None
+    return tree.root_node
+
+
 @cache
-def _parser(package: str, function: str) -> Parser:
+def _grammar(package: str, function: str) -> Grammar:
     # Grammars are shared objects of megabytes, which most processes do without.
     grammar: int = getattr(import_module(package), function)()
-    return Parser(Grammar(grammar))
+    return Grammar(grammar)
 
 
 def _walk(root: Node) -> Iterator[Node]:

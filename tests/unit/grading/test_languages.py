@@ -10,6 +10,7 @@ import pytest
 from tree_sitter import Node
 
 from swe_rollout.grading.blind_files import BlindFile, TestFile, make_files, may_be_blind
+from swe_rollout.grading.languages import syntax
 from swe_rollout.grading.languages.literals import Literals
 from swe_rollout.grading.languages.syntax import read_tests
 from swe_rollout.grading.languages.table import language_of
@@ -206,6 +207,7 @@ def test_a_test_fails_before_it_can_return(path: str, text: str, test: str) -> N
         ("a,,true,2", ["a", None, [True, 2]], True),
         ("a,b", ["a", "c"], False),
         (1, 10**400, False),
+        (1, [16**60_000], False),
         ("1", "1.0", False),
     ],
 )
@@ -262,6 +264,13 @@ def test_each_id_is_looked_at_once_however_many_tests_there_are() -> None:
 )
 def test_files_that_can_not_be_read_have_no_tests(text: str) -> None:
     assert wants("a.test.js", text) == []
+
+
+def test_a_file_that_takes_too_long_to_parse_has_no_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = JAVASCRIPT.format("expect(f()).toBe('a');" * 1000)
+    assert wants("a.test.ts", text)
+    monkeypatch.setattr(syntax, "_LONGEST_PARSE_S", -1)
+    assert not wants("a.test.ts", text)
 
 
 def test_only_known_languages_have_blind_forms() -> None:
