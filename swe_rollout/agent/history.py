@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -49,6 +49,7 @@ class Exchange:
 class _StandIns:
     """Unguessable placeholders for texts from outside, in the order of the conversation."""
 
+    controls: Collection[str]
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     bodies: list[str | _Argument] = field(default_factory=list)
 
@@ -56,9 +57,19 @@ class _StandIns:
         self.bodies.append(quoting.apply(text))
         return f"body{self.nonce}x{len(self.bodies) - 1}x"
 
-    def argument(self, value: object) -> str:
+    def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
+        # Names are the template's own text, so one that could forge a token is not shown.
+        return {
+            f"invalid{at}" if self._forges(name) else name: self._argument(value)
+            for at, (name, value) in enumerate(given.items())
+        }
+
+    def _argument(self, value: object) -> str:
         self.bodies.append(_Argument(value))
         return f"value{self.nonce}x{len(self.bodies) - 1}x"
+
+    def _forges(self, name: str) -> bool:
+        return any(each in name for each in self.controls if each.strip())
 
     def parts(self, rendered: str) -> list[Scaffold | Body]:
         """Return the template's text with the bodies in place. Raises UnfitHistoryError."""
@@ -127,7 +138,7 @@ def _history(
     controls: Collection[str],
     told: str,
 ) -> list[Scaffold | Body]:
-    stand_ins = _StandIns()
+    stand_ins = _StandIns(controls)
     conversation: list[dict[str, object]] = []
     for message in first if dialect.has_system else _without_system(first):
         is_plain = message.role is MessageRole.SYSTEM and not any(
@@ -181,10 +192,7 @@ def _messages(
     shows_text = bool(exchange.said) and (dialect.speaks_with_calls or not exchange.calls)
     said = stand_ins.text(exchange.said) if shows_text else ""
     calls = [
-        replace(
-            call, arguments={key: stand_ins.argument(each) for key, each in call.arguments.items()}
-        )
-        for call in exchange.calls
+        replace(call, arguments=stand_ins.arguments(call.arguments)) for call in exchange.calls
     ]
     answered = calls[: len(exchange.results)]
     results = [stand_ins.text(each, dialect.result) for each in exchange.results]
