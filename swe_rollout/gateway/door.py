@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Final
 
@@ -105,6 +105,9 @@ class Door:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         writer.write(data)
+        # Nothing more is read from the sandbox than the server takes.
+        with suppress(ConnectionError):
+            await writer.drain()
 
     async def _pump(self, number: int, reader: asyncio.StreamReader) -> None:
         """Queue what the server sends on a connection, and its end."""
