@@ -45,9 +45,10 @@ def odds(wants: Iterable[tuple[Want, bool]], visible: str, *, issue: str = "") -
     for value, most in (pair for want in telling for pair in _values(want)):
         values[_text(value)] = max(values.get(_text(value), 0.0), most)
     words: int | None = None
+    named = frozenset(_words(issue))
     bits = 0.0
     for text, most in values.items():
-        own = min(_bits(text), most)
+        own = min(max(1.0, _bits(text) - _bits_of_words(text, named)), most)
         if text and text in issue:
             own = min(own, _BITS_IN_ISSUE)
         elif text and text in visible:
@@ -98,6 +99,16 @@ def _bits_of_answers(answers: list[tuple[bool, bool]]) -> float:
     """
     chosen = (sum(positive for positive, _ in answers), sum(tells for _, tells in answers))
     return min(math.log2(math.comb(len(answers), each)) for each in chosen)
+
+
+def _bits_of_words(text: str, named: frozenset[str]) -> float:
+    """Return what a text is worth less because words of it stand in the issue."""
+    known = [word for word in _words(text) if word in named]
+    return sum(_BITS_PER_CHARACTER * len(word) - _BITS_IN_ISSUE for word in known)
+
+
+def _words(text: str) -> Iterator[str]:
+    return (word for found in _WORD.findall(text.casefold()) if (word := found.strip(".!?")))
 
 
 def _text(value: Value) -> str:

@@ -12,7 +12,7 @@ class @HOLE@ {
       return text.matches("-?[0-9.]+(E-?[0-9]+)?") ? text : "?";
     }
     if (value instanceof Byte || value instanceof Short || value instanceof Integer || value instanceof Long) return value.toString();
-    if (!(value instanceof String || value instanceof Character)) return "?";
+    if (!(value instanceof CharSequence || value instanceof Character)) return "?";
     StringBuilder found = new StringBuilder("'");
     value.toString().codePoints().forEach(each -> {
       if (each < 32 || each > 126 || each == '\'' || each == '\\') found.append(String.format("\\U%08x", each));

@@ -51,6 +51,8 @@ def test_who_picks_one_of_the_visible_words_wins_as_often_as_the_odds_say() -> N
 def test_a_word_of_the_issue_is_known_to_who_understands_it() -> None:
     issue = "Of red, amber and green the lamp shows the wrong one."
     assert odds(equal("amber"), issue, issue=issue) == 0.5
+    assert odds(equal("One: lamp"), issue, issue=issue) == 2.0 ** -(1 + len(": ") + 1)
+    assert odds(equal("1234567 green"), "", issue=f"{issue} 1234567") == 2.0**-3
     assert odds([(Contains("the lamp shows the wrong one"), True)], "", issue=issue) == 1.0
 
 
