@@ -32,14 +32,19 @@ class _Flood:
 
 
 async def test_no_more_is_read_than_the_server_takes() -> None:
+    served = asyncio.Event()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(CHUNK):
             pass
         writer.close()
+        await writer.wait_closed()
+        served.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     flood = _Flood()
     flood.door = Door(cast("Sandbox", flood), server.sockets[0].getsockname()[1], timeout_s=60.0)
     async with server:
         await flood.door.carry()
+        await served.wait()
     assert max(flood.held) <= CHUNK
