@@ -126,6 +126,10 @@ class OpenBranch:
         self.log.append_delta(delta.ids, turn=turn)
         self._delta = None
 
+    def forget_delta(self) -> None:
+        """Forget a delta that was rendered and not appended."""
+        self._delta = None
+
     async def is_full(self, parts: AgentParts, results: Sequence[str], message: str) -> bool:
         """Return whether the branch, including its next delta, would exceed `compactAt`."""
         if parts.limits.compact_at is None:

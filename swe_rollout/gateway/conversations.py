@@ -109,6 +109,7 @@ class Conversations:
         BadRequestError, EndedError, and the error that ended the episode.
         """
         self._check()
+        self._refuse_long(request)
         digests = digests or chain(request)
         node = next((n for n in self._nodes.get(digests[-1], ()) if n.answers(request)), None)
         # Nothing is awaited before the node is known, so that equal requests find it.
@@ -122,6 +123,7 @@ class Conversations:
 
     async def count(self, request: Request) -> int:
         """Return how many tokens a conversation has as a prompt. Raises BadRequestError."""
+        self._refuse_long(request)
         return len((await self._prompt(request)).ids)
 
     def _check(self) -> None:
@@ -129,6 +131,11 @@ class Conversations:
             raise self.state.failure
         if self._is_closed or self.stop is not None:
             raise EndedError(self.stop.value if self.stop else "its session was closed")
+
+    def _refuse_long(self, request: Request) -> None:
+        """Refuse what is far too long, without much work."""
+        if size_of(request) > self._parts.limits.context_tokens * _LONGEST_TOKEN:
+            raise _too_long()
 
     def _begun(self, request: Request, digests: list[bytes]) -> Node:
         """Start to sample the answer to a new request."""
@@ -165,7 +172,11 @@ class Conversations:
         last = request.turns[-1]
         differs = changes(last, parent.answer) if parent.answer else ()
         self._note(parent.branch, "; ".join(f"other {each}" for each in differs))
-        return await self._sampled(node, request, parts, results, last.message)
+        try:
+            return await self._sampled(node, request, parts, results, last.message)
+        except BadRequestError:
+            parent.is_extended = len(parent.branch.log) > parent.end
+            raise
 
     async def _forked(
         self,
@@ -198,10 +209,8 @@ class Conversations:
         return await self._sampled(node, request, parts)
 
     async def _prompt(self, request: Request) -> Rendered:
-        """Render a conversation. Raises BadRequestError, without much work if it is too long."""
-        renderer, most = self._parts.tokens.renderer, self._parts.limits.context_tokens
-        if size_of(request) > most * _LONGEST_TOKEN:
-            raise _too_long()
+        """Render a conversation. Raises BadRequestError."""
+        renderer = self._parts.tokens.renderer
         exchanges = [exchange_of(turn) for turn in request.turns]
         for spec in request.tools:
             text = json.dumps(spec.function(), ensure_ascii=False)
@@ -210,12 +219,9 @@ class Conversations:
         try:
             # One at a time: no harness takes the thread from all others.
             async with self._rendering:
-                prompt = await off_loop(renderer.history, request.first, exchanges, request.tools)
+                return await off_loop(renderer.history, request.first, exchanges, request.tools)
         except UnfitHistoryError as error:
             raise BadRequestError(f"the model's chat template can't show this: {error}") from error
-        if len(prompt.ids) >= most:
-            raise _too_long()
-        return prompt
 
     def _parent(self, request: Request, digests: list[bytes]) -> Node | None:
         """Return the node whose answer is the last turn that the harness tells."""
@@ -244,6 +250,8 @@ class Conversations:
         return f"turn {known[-1] + 1} is told otherwise than it was sampled"
 
     def _open(self, prompt: Rendered, parent: Node | None, *, why: str) -> OpenBranch:
+        if len(prompt.ids) >= self._parts.limits.context_tokens:
+            raise _too_long()
         branches = self.state.branches
         if len(branches) >= MOST_BRANCHES:
             raise self._ended(StopReason.TURN_LIMIT)
@@ -283,6 +291,7 @@ class Conversations:
             except Exception as error:
                 raise self._failed(failure_of(error, InternalError, "a turn")) from error
             if builder is None and turn.stop is StopReason.CONTEXT_FULL:
+                node.branch.forget_delta()
                 raise _too_long()
             if builder is None or turn.stop is StopReason.TIME_LIMIT:
                 raise self._ended(turn.stop or StopReason.TIME_LIMIT)

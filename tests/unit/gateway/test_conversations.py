@@ -275,6 +275,21 @@ async def test_what_is_too_long_leaves_nothing_behind(monkeypatch: pytest.Monkey
     assert len(played.branches()) == 1
 
 
+async def test_results_that_are_too_long_leave_nothing_behind() -> None:
+    engine = player(bash("ls"), "One.")
+    played = conversations(engine, Limits(context_tokens=400, max_new_tokens=64))
+    one = await played.answer(ASKED)
+    for size in (600, 600, 20_000):
+        for _ in range(2):
+            with pytest.raises(BadRequestError, match="longer"):
+                await played.answer(going_on(ASKED, told(one, "a " * size)))
+        assert played.state.branches[0]._delta is None
+        await played.answer(going_on(ASKED, told(one, "a.py")))
+    assert sum(map(len, played._nodes.values())) == len(engine.requests) == 2
+    assert len(played.state.branches) == 1
+    assert_hold(played, engine)
+
+
 async def test_what_was_said_before_the_context_was_full_is_told() -> None:
     size = len(RENDERER.prompt(FIRST, [BASH]).ids)
     engine = player("One two three four five six seven.")
