@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from swe_rollout.agent.off_loop import off_loop
@@ -35,6 +36,8 @@ _READ_S: Final = 60.0
 _WRITE_S: Final = 120.0
 _PING_S: Final = 10.0
 _GONE: Final = 499
+log = structlog.get_logger()
+
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -127,6 +130,10 @@ class Api:
                 return _refusal(dialect, _of(error))
             except RecursionError:
                 return _refusal(dialect, _of(BadRequestError("the body is nested too deeply")))
+            except Exception:
+                log.exception("gateway_request_failed")
+                failed = _RefusedError("the gateway failed", status=500, code="internal_error")
+                return _refusal(dialect, failed)
 
         return handle
 

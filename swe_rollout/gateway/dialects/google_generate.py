@@ -146,9 +146,12 @@ class GoogleGenerate:
 def _items(contents: list[_Content]) -> Iterator[Item]:
     """Yield the parts. Results go by the ids that a client gives calls, or by names and order."""
     waiting = defaultdict[str, OrderedDict[str, str]](OrderedDict)
-    made = 0
+    made, before = 0, Role.USER
     for content in contents:
         role = Role.POLICY if content.role == "model" else Role.USER
+        if role is Role.POLICY and before is Role.USER:
+            waiting.clear()  # Calls that nothing answered have no results in later turns.
+        before = role
         for part in content.parts or ():
             match part:
                 case _Part(functionCall=_Called() as call):

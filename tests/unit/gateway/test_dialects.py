@@ -159,6 +159,16 @@ def test_results_of_google_go_by_the_ids_that_a_client_made_or_by_their_order() 
     assert results("b", "a", None, "c") == ["1", "0", "2", "3"]
 
 
+def test_a_call_that_nothing_answered_takes_no_result_of_a_later_turn() -> None:
+    call, text = {"functionCall": {"name": "f"}}, {"text": "a"}
+    result = {"functionResponse": {"name": "f", "response": {"output": "1"}}}
+    parts = [("user", text), ("model", call), ("user", text), ("model", call), ("user", result)]
+    body = {"contents": [{"role": role, "parts": [part]} for role, part in parts]}
+    first, second = GoogleGenerate().read(msgspec.json.encode(body)).request.turns
+    assert not first.results
+    assert [each.id for each in second.results] == [call.id for call in second.calls]
+
+
 def test_clients_of_google_can_wait() -> None:
     # They read `data:` and blank lines; anything else is to them a response that they can't parse.
     assert not GoogleGenerate.ping.strip()
