@@ -96,10 +96,10 @@ class _Finder:
         }
         all_uses = uses(function)
         self._compared = {name for name, nodes in all_uses.items() if nodes and nodes <= read}
-        self._bound = {
-            name: [(value, around) for bound, value, around in bindings(function) if bound == name]
-            for name in all_uses
-        }
+        self._bound: dict[str, list[tuple[ast.expr, ast.expr | ast.stmt]]] = {}
+        for name, value, around in bindings(function):
+            if name in all_uses:
+                self._bound.setdefault(name, []).append((value, around))
         self._once = {name for name, nodes in all_uses.items() if len(nodes) == 1}
         # Lists could be changed by the code under test; texts and numbers can't.
         constants = {
@@ -108,6 +108,11 @@ class _Finder:
             if values and all(literal(value) is not None for value, _ in values)
         }
         self._closed = pure_functions(source.bound) | constants
+        self._known = {
+            name
+            for name, values in self._bound.items()
+            if any(self._is_known(value) for value, _ in values)
+        }
 
     def holes(self) -> Iterator[Hole]:
         for check, statement in self._checks:
@@ -117,7 +122,7 @@ class _Finder:
             if check.inner is not None:
                 yield from self._around(check, statement)
         for name in sorted(self._compared):
-            for value, around in self._bound[name]:
+            for value, around in self._bound.get(name, ()):
                 yield from self._in_place(value, around)
 
     def _in_place(self, side: ast.expr, around: ast.expr | ast.stmt) -> Iterator[Hole]:
@@ -140,14 +145,22 @@ class _Finder:
         """Yield the hole of a check that compares with a file's text, and with nothing known."""
         files = list[ast.expr]()
         for side in check.sides:
-            is_name = isinstance(side, ast.Name) and side.id in self._compared & self._once
-            values = self._values(side.id) if isinstance(side, ast.Name) else [side]
-            if any(True for value in values for _ in self._in_place(value, value)):
-                return
-            if is_name or values == [side]:
-                files += [value for value in values if reads_file(value)]
+            match side:
+                case ast.Name(id=name) if name in self._known:
+                    return
+                case ast.Name(id=name):
+                    is_read = name in self._compared and name in self._once
+                    values = self._values(name) if is_read else []
+                case _ if self._is_known(side):
+                    return
+                case _:
+                    values = [side]
+            files += [value for value in values if reads_file(value)]
         if len(files) == 1:
             yield Hole(Filed(), (self._span(files[0]),))
+
+    def _is_known(self, value: ast.expr) -> bool:
+        return any(True for _ in self._in_place(value, value))
 
     def _values(self, name: str) -> list[ast.expr]:
         return [value for value, _ in self._bound.get(name, ())]

@@ -187,3 +187,11 @@ def test_a_file_is_read_where_nothing_else_is_expected(lines: list[str], count: 
 @pytest.mark.parametrize("text", ["assert " + "f(" * 150 + ")" * 150 + " == 1", "x = " + "[" * 90])
 def test_deep_and_broken_files_have_none_or_few(text: str) -> None:
     assert len(values(f"def test_x():\n    {text}\n")) <= 1
+
+
+def test_many_checks_of_many_values_cost_no_more_than_their_sum() -> None:
+    """Each took a minute or more."""
+    rows = ["for e in [" + "x.y, " * 3000 + "]:"]
+    assert wants(body(*rows, *["    assert f() == e"] * 1500)) == []
+    names = [f"e{each} = g()\n    assert f() == e{each}" for each in range(4000)]
+    assert wants(body(*names)) == []
