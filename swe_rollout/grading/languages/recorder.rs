@@ -9,7 +9,7 @@
             let mut word = ::std::string::String::new();
             let mut rest = text.chars().peekable();
             while let ::std::option::Option::Some(c) = rest.next() {
-                if c.is_alphabetic() && !(c == 'e' && out.ends_with(|d: char| d.is_ascii_digit())) {
+                if c.is_alphabetic() {
                     word.push(c);
                     if rest.peek().map_or(false, |d| d.is_alphanumeric()) { continue; }
                     match word.as_str() { "true" => out.push_str("True"), "false" => out.push_str("False"), "None" => out.push_str("None"), "Some" | "Ok" => {}, _ => return ::std::option::Option::None }
@@ -27,7 +27,15 @@
                         if d.is_ascii() && !d.is_ascii_control() && d != '"' && d != '\\' { out.push(d); } else { out.push_str(&::std::format!("\\U{:08x}", d as u32)); }
                     }
                     out.push('"');
-                } else if c.is_ascii_digit() || "[](), .-+e".contains(c) { out.push(c); } else { return ::std::option::Option::None; }
+                } else if c.is_ascii_digit() || c == '-' {
+                    let mut number = ::std::string::String::from(c);
+                    while rest.peek().map_or(false, |d| d.is_ascii_digit() || ".-+e".contains(*d)) { number.push(rest.next()?); }
+                    let digits = number.trim_start_matches('-').as_bytes();
+                    let is_octal = digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit();
+                    let is_apart = out.trim_end().chars().last().map_or(true, |d| "[(,".contains(d));
+                    if is_octal || !is_apart || number.parse::<f64>().is_err() { return ::std::option::Option::None; }
+                    out.push_str(&number);
+                } else if "[](), ".contains(c) { out.push(c); } else { return ::std::option::Option::None; }
             }
             ::std::option::Option::Some(out)
         }

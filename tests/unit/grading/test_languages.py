@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from tree_sitter import Node
@@ -296,3 +297,43 @@ async def test_what_the_recorder_of_javascript_can_show(value: str, recorded: st
     program = f"const it = (name, test) => test(); {made.text('/dev/stdout')}"
     run = await asyncio.create_subprocess_exec(node, "-e", program, stdout=asyncio.subprocess.PIPE)
     assert (await run.communicate())[0].decode() == f"0 {recorded}\n"
+
+
+RUST_VALUES = {
+    '5, parsed("5")': "5",
+    "Some(1e21), Some(1.5)": "(1e21)",
+    '"7".parse::<i8>(), Ok(7)': "(7)",
+    "vec![-1.5, 1e-7], [1.5, 1.5]": "[-1.5, 1e-7]",
+    'Shown("1.2.3"), 1': "?",
+    'Shown("2020-01-02"), 1': "?",
+    'Shown("1 2"), 1': "?",
+    'Shown("007"), 1': "?",
+    'Shown("0..3"), 1': "?",
+    'Shown("[-]"), 1': "?",
+}
+
+
+async def test_what_the_recorder_of_rust_can_show(tmp_path: Path) -> None:
+    """A value of the code under test, such as a version, may look like anything."""
+    if (rustc := shutil.which("rustc")) is None:
+        pytest.skip("needs rustc")
+    code = """
+        struct Shown(&'static str);
+        impl std::fmt::Debug for Shown {
+            fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result { f.write_str(self.0) }
+        }
+        impl<T> PartialEq<T> for Shown { fn eq(&self, _: &T) -> bool { true } }
+        fn parsed<T: std::str::FromStr + Default>(text: &str) -> T {
+            text.parse().unwrap_or_default()
+        }
+    """
+    made = blind(
+        "a.rs", RUST.format("\n".join(f"assert_eq!({v});" for v in RUST_VALUES)) + code, "adds"
+    )
+    records = tmp_path / "records"
+    (tmp_path / "a.rs").write_text(made.text(str(records)))
+    for command in ([rustc, "--test", "a.rs", "-o", "a"], [tmp_path / "a"]):
+        run = await asyncio.create_subprocess_exec(*command, cwd=tmp_path)
+        assert await run.wait() == 0
+    found = [line.partition(" ")[2] for line in records.read_text().splitlines()]
+    assert found == list(RUST_VALUES.values())
