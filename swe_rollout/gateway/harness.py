@@ -38,6 +38,7 @@ class OneSession:
     key: str = field(repr=False)
     conversations: Conversations
     running: int = 0
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(frozen=True, slots=True)

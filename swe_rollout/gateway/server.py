@@ -30,7 +30,7 @@ from swe_rollout.gateway.values import Answer, BadRequestError
 MAX_BODY_BYTES: Final = 32 << 20
 MOST_RUNNING: Final = 64
 """The most requests of one session at a time."""
-_LARGE_BYTES: Final = 1 << 18
+_LARGE_BYTES: Final = 1 << 16
 """Larger bodies are read in a thread."""
 _READ_S: Final = 60.0
 _WRITE_S: Final = 120.0
@@ -53,6 +53,8 @@ class Served(Protocol):
     """A session as requests see it."""
 
     running: int
+    reading: asyncio.Lock
+    """Held while a large body is read, so that no session takes the thread from all others."""
 
     @property
     def conversations(self) -> Conversations:
@@ -91,7 +93,7 @@ class Api:
 
     def _asks(self, dialect: Dialect, *, streams: bool = False) -> _Handler:
         async def asked(http: web.Request, session: Served) -> web.StreamResponse:
-            wanted, digests = await _read(http, dialect)
+            wanted, digests = await _read(http, session, dialect)
             wanted = replace(
                 wanted,
                 model=wanted.model or http.match_info.get("model", ""),
@@ -103,7 +105,7 @@ class Api:
 
     def _counts(self, dialect: Dialect, name: str) -> _Handler:
         async def counted(http: web.Request, session: Served) -> web.StreamResponse:
-            wanted, _ = await _read(http, dialect)
+            wanted, _ = await _read(http, session, dialect)
             return web.json_response({name: await session.conversations.count(wanted.request)})
 
         return self._handler(dialect, counted)
@@ -158,7 +160,7 @@ async def _models(http: web.Request, session: Served) -> web.StreamResponse:
     return web.json_response({"object": "list", "data": [model], "models": [google]})
 
 
-async def _read(http: web.Request, dialect: Dialect) -> tuple[Wanted, list[bytes]]:
+async def _read(http: web.Request, session: Served, dialect: Dialect) -> tuple[Wanted, list[bytes]]:
     """Return what a request wants, and the digests of its conversation."""
     body = await _body(http)
 
@@ -166,7 +168,10 @@ async def _read(http: web.Request, dialect: Dialect) -> tuple[Wanted, list[bytes
         wanted = dialect.read(body)
         return wanted, chain(wanted.request)
 
-    return read() if len(body) < _LARGE_BYTES else await off_loop(read)
+    if len(body) < _LARGE_BYTES:
+        return read()
+    async with session.reading:
+        return await off_loop(read)
 
 
 async def _answered(

@@ -37,6 +37,7 @@ class OpenSession:
     """What the harness changed, once the session is closed."""
     running: int = 0
     """Requests that are being answered."""
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[Trajectory] = field(init=False)
 

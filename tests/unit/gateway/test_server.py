@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +298,27 @@ async def test_closing_again_changes_no_patch(client: Client, engine: Player) ->
     closed = await asyncio.gather(*(close_session(client, 0, each) for each in ("the fix", "")))
     assert [each["reward"] for each in closed] == [1.0, 1.0]
     assert (await asked).status == 403
+
+
+async def test_large_bodies_of_a_session_are_read_one_at_a_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, most = 0, 0
+
+    async def read(function: Callable[[], object]) -> object:
+        nonlocal reads, most
+        reads += 1
+        most = max(most, reads)
+        await asyncio.sleep(0)
+        reads -= 1
+        return function()
+
+    monkeypatch.setattr(server, "_LARGE_BYTES", 0)
+    monkeypatch.setattr(server, "off_loop", read)
+    key = await open_session(client)
+    asked = (client.post(CHAT, headers=bearer(key), json=HELLO) for _ in range(8))
+    assert {each.status for each in await asyncio.gather(*asked)} == {200}
+    assert most == 1
 
 
 async def test_a_key_of_odd_bytes_is_no_key(client: Client) -> None:
