@@ -311,7 +311,7 @@ def _visible(instance: Instance, texts: Mapping[str, str]) -> Iterator[str]:
     yield (instance.evaluation.script or "").replace(instance.test_patch, "")
     for part in file_diffs(instance.test_patch.encode(errors="replace")):
         if not any(path in texts for path in part.paths):
-            yield part.data.decode(errors="replace")
+            yield re.sub(r"(?m)^[+ ]", "", part.data.decode(errors="replace"))
 
 
 def _is_held(watched: Watched, seen: BlindRun) -> bool:

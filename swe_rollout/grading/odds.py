@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -49,9 +50,9 @@ def odds(wants: Iterable[tuple[Want, bool]], visible: str, *, issue: str = "") -
     bits = 0.0
     for text, most in values.items():
         own = min(max(1.0, _bits(text) - _bits_of_words(text, named)), most)
-        if text and text in issue:
+        if text and _stands(text, issue):
             own = min(own, _BITS_IN_ISSUE)
-        elif text and text in visible:
+        elif text and _stands(text, visible):
             if words is None:
                 words = len(set(_WORD.findall(visible)))
             own = min(own, math.log2(words + 1))
@@ -61,7 +62,7 @@ def odds(wants: Iterable[tuple[Want, bool]], visible: str, *, issue: str = "") -
     bits += sum(
         min(max(0.0, _bits(part) - _BITS_OF_PLACE), _MOST_BITS)
         for part in parts
-        if part not in visible and part not in issue
+        if not (_stands(part, visible) or _stands(part, issue))
     )
     answers = [(want.is_positive, tells) for want, tells in known if isinstance(want, Truth)]
     return float(2.0 ** -(bits + _bits_of_answers(answers)))
@@ -105,6 +106,11 @@ def _bits_of_words(text: str, named: frozenset[str]) -> float:
     """Return what a text is worth less because words of it stand in the issue."""
     known = [word for word in _words(text) if word in named]
     return sum(_BITS_PER_CHARACTER * len(word) - _BITS_IN_ISSUE for word in known)
+
+
+def _stands(text: str, where: str) -> bool:
+    """Return whether a text stands somewhere, as it is or as programs write it."""
+    return any(form in where for form in {text, repr(text)[1:-1], json.dumps(text)[1:-1]})
 
 
 def _words(text: str) -> Iterator[str]:

@@ -144,6 +144,18 @@ def test_gold_decides_what_stays_out() -> None:
     assert not first.confirmed(run(), frozenset()).holes
 
 
+def test_lines_of_another_hidden_file_can_be_seen() -> None:
+    text = "some\nlines"
+    file = TestFile("tests/test_a.py", NEW.replace("'right one'", repr(text)), OLD)
+    seen = run(RECORDS.replace(b"right one", b"some\\nlines"))
+    hidden = "--- /dev/null\n+++ b/tests/data\n@@ -0,0 +1,2 @@\n+some\n+lines\n"
+    patched = replace(INSTANCE, test_patch=f"diff --git a/tests/data b/tests/data\n{hidden}")
+    told, unknown = (
+        Expectation.of(blind(file), seen, each, frozenset({0})).odds for each in (patched, INSTANCE)
+    )
+    assert told > unknown == 2.0 ** -len(text)
+
+
 def test_what_the_base_computes_or_says_tells_nothing() -> None:
     first = blind()
     assert first.telling(BlindRun.of({}, RECORDS)) == frozenset()

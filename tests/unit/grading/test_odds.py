@@ -22,6 +22,8 @@ def equal(*values: Value) -> list[tuple[Want, bool]]:
         (["v1.1.0-dev.0"], "", True),
         ([b"v1.1.0-dev.0"], "", True),
         (["v1.1.0-dev.0"], "the version becomes v1.1.0-dev.0 in that case", False),
+        (["some\nlines\u00e9"], 'assert f() == "some\\nlines\u00e9"', False),
+        (["some\nlines\u00e9"], '{"a": "some\\nlines\\u00e9"}', False),
         ([3], "", False),
         (["3", 3, 3.0], "", False),
         ([16.5, 34, 35, 33], "", True),
