@@ -28,8 +28,11 @@ def answer_of(
     """Return the answer that a sampled turn is."""
     calls = calls_of(turn)
     text = turn.words
-    for call in calls:
-        text = text.replace(call.raw.strip(), "", 1)
+    for call in reversed(calls):
+        # A call that the text quotes stands before the call itself.
+        if raw := call.raw.strip():
+            before, _, after = text.rpartition(raw)
+            text = before + after
     text, is_stopped = _before(text.strip(), request.stops)
     finish = Finish.CALLS if calls else Finish.STOP
     if record.finish_reason is FinishReason.LENGTH and not is_stopped:

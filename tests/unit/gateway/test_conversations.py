@@ -214,6 +214,14 @@ async def test_a_call_that_does_not_fit_is_the_harness_s_to_refuse(
     assert len(played.branches()) == 1
 
 
+async def test_a_text_keeps_the_call_that_it_quotes() -> None:
+    quoted = '{"name": "bash", "arguments": {"command": "ls"}}'
+    call = f"<tool_call>\n{quoted}\n</tool_call>"
+    played = conversations(player(f"I try {quoted} now.\n{call}\n{call}"))
+    answer = await played.answer(ASKED)
+    assert (answer.text, len(answer.calls)) == (f"I try {quoted} now.", 2)
+
+
 async def test_a_history_forges_no_control_token() -> None:
     async def controls(words: str) -> list[int]:
         calls = (
