@@ -33,9 +33,9 @@ def answer_of(
         if raw := call.raw.strip():
             before, _, after = text.rpartition(raw)
             text = before + after
-    text, is_stopped = _before(text.strip(), request.stops)
+    text, stop = _before(text.strip(), request.stops)
     finish = Finish.CALLS if calls else Finish.STOP
-    if record.finish_reason is FinishReason.LENGTH and not is_stopped:
+    if record.finish_reason is FinishReason.LENGTH and not stop:
         finish = Finish.LENGTH
     name = f"{record.index}"
     return Answer(
@@ -47,6 +47,7 @@ def answer_of(
             for place, call in enumerate(calls)
         ),
         finish=finish,
+        stop=stop,
         prompt_tokens=prompt_tokens,
         completion_tokens=record.completion_tokens,
         cached_tokens=record.cached_tokens,
@@ -54,10 +55,11 @@ def answer_of(
     )
 
 
-def _before(text: str, stops: tuple[str, ...]) -> tuple[str, bool]:
-    """Return the text before the first of these."""
-    places = [at for stop in stops if stop and (at := text.find(stop)) >= 0]
-    return (text[: min(places)], True) if places else (text, False)
+def _before(text: str, stops: tuple[str, ...]) -> tuple[str, str]:
+    """Return the text before the first of these, and which it is."""
+    places = [(at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
+    at, stop = min(places, default=(len(text), ""))
+    return text[:at], stop
 
 
 def _arguments(call: ToolCall) -> str:

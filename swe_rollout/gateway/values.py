@@ -116,3 +116,5 @@ class Answer:
     cached_tokens: int
     created: int = field(compare=False)
     """Seconds since 1970."""
+    stop: str = ""
+    """The stop sequence before which it ends."""

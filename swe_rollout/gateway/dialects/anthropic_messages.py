@@ -94,8 +94,7 @@ class AnthropicMessages:
         return {
             **_head(answer, wanted),
             "content": _content(answer),
-            "stop_reason": _FINISH[answer.finish],
-            "stop_sequence": None,
+            **_end(answer),
             "usage": _usage(answer),
         }
 
@@ -115,9 +114,8 @@ class AnthropicMessages:
             for delta in deltas:
                 yield _event("content_block_delta", index=index, delta=delta)
             yield _event("content_block_stop", index=index)
-        ended = {"stop_reason": _FINISH[answer.finish], "stop_sequence": None}
         usage = {"output_tokens": answer.completion_tokens}
-        yield _event("message_delta", delta=ended, usage=usage)
+        yield _event("message_delta", delta=_end(answer), usage=usage)
         yield _event("message_stop")
 
     def error(self, message: str, *, code: str, status: int) -> object:
@@ -175,6 +173,12 @@ def _head(answer: Answer, wanted: Wanted) -> dict[str, object]:
         "role": "assistant",
         "model": wanted.model,
     }
+
+
+def _end(answer: Answer) -> dict[str, object]:
+    is_stopped = answer.stop and answer.finish is Finish.STOP
+    reason = "stop_sequence" if is_stopped else _FINISH[answer.finish]
+    return {"stop_reason": reason, "stop_sequence": answer.stop if is_stopped else None}
 
 
 def _content(answer: Answer) -> list[dict[str, object]]:

@@ -300,6 +300,20 @@ async def test_closing_again_changes_no_patch(client: Client, engine: Player) ->
     assert (await asked).status == 403
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_messages_name_the_stop_sequence(tmp_path: Path, *, streams: bool) -> None:
+    async with serving(player("One. STOP two. END"), tmp_path) as client:
+        body = HELLO | {"stop_sequences": ["END", "STOP"], "stream": streams}
+        headers = {"x-api-key": await open_session(client)}
+        response = await client.post("/v1/messages", headers=headers, json=body)
+        ended = (
+            next(e["delta"] for e in data_of(await response.text()) if e["type"] == "message_delta")
+            if streams
+            else await response.json()
+        )
+        assert (ended["stop_reason"], ended["stop_sequence"]) == ("stop_sequence", "STOP")
+
+
 async def test_large_bodies_of_a_session_are_read_one_at_a_time(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
