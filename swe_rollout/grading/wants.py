@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -90,6 +91,8 @@ def _joined(values: object) -> str:
 
 def _as_number(value: Value) -> float:
     try:
+        if isinstance(value, str) and re.match(r"\s*0[xXoObB]", value):
+            return float(int(value, 0))
         return float(value or 0)
     except (ValueError, OverflowError):
         return math.nan

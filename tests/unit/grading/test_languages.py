@@ -210,6 +210,8 @@ def test_a_test_fails_before_it_can_return(path: str, text: str, test: str) -> N
         (1, 10**400, False),
         (1, [16**60_000], False),
         ("1", "1.0", False),
+        (16, " 0x10", True),
+        (8, "08", True),
     ],
 )
 def test_loose_equality_is_that_of_javascript(
