@@ -30,6 +30,8 @@ _BITS_OF_PLACE: Final = 16.0
 _BITS_PER_CHARACTER: Final = 1.0
 """About the entropy of English text, and less than that of most others."""
 _BITS_PER_DIGIT: Final = math.log2(10)
+_ENOUGH_BITS: Final = 1000.0
+"""Smaller numbers can't be told from zero, and nobody needs them."""
 _LARGEST: Final = 1e300
 """Numbers beyond can't be multiplied by a tolerance."""
 _WORD: Final = re.compile(r"[^\s'\"`()\[\]{},;:=]+")
@@ -49,6 +51,8 @@ def odds(wants: Iterable[tuple[Want, bool]], visible: str, *, issue: str = "") -
     named = frozenset(_words(issue))
     bits = 0.0
     for text, most in values.items():
+        if bits > _ENOUGH_BITS:
+            break
         own = min(max(1.0, _bits(text) - _bits_of_words(text, named)), most)
         if text and _stands(text, issue):
             own = min(own, _BITS_IN_ISSUE)
@@ -58,14 +62,13 @@ def odds(wants: Iterable[tuple[Want, bool]], visible: str, *, issue: str = "") -
             own = min(own, math.log2(words + 1))
         bits += min(own, _MOST_BITS)
     parts = {_text(want.part) for want in telling if isinstance(want, Contains)}
-    # All that is visible fits into one text.
-    bits += sum(
-        min(max(0.0, _bits(part) - _BITS_OF_PLACE), _MOST_BITS)
-        for part in parts
-        if not (_stands(part, visible) or _stands(part, issue))
-    )
+    for part in parts:
+        # All that is visible fits into one text.
+        own = min(max(0.0, _bits(part) - _BITS_OF_PLACE), _MOST_BITS)
+        if own and bits <= _ENOUGH_BITS and not (_stands(part, visible) or _stands(part, issue)):
+            bits += own
     answers = [(want.is_positive, tells) for want, tells in known if isinstance(want, Truth)]
-    return float(2.0 ** -(bits + _bits_of_answers(answers)))
+    return float(2.0 ** -min(bits + _bits_of_answers(answers), _ENOUGH_BITS))
 
 
 def shown(value: float) -> str:

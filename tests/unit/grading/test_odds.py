@@ -58,6 +58,13 @@ def test_a_word_of_the_issue_is_known_to_who_understands_it() -> None:
     assert odds([(Contains("the lamp shows the wrong one"), True)], "", issue=issue) == 1.0
 
 
+def test_many_values_are_not_searched_for_once_there_are_enough() -> None:
+    """It took minutes."""
+    visible = "aaaa\n" * 1_000_000
+    values = equal(*(f'{each} is "somewhere"' for each in range(5000)))
+    assert odds(values, visible, issue=visible) == 2.0**-1000
+
+
 def test_odds_are_shown_for_people() -> None:
     assert [shown(each) for each in (1.0, 0.025, 2.0**-37, 0.0)] == [
         "1 in 1",
