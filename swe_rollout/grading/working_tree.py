@@ -173,7 +173,9 @@ class WorkingTree:
         if await self.add_hidden_tests(self.instance.test_patch, only_try=False) is not None:
             return ()
         hidden = touched_paths(self.instance.test_patch)
-        others = other_files(self.instance.expected, self.instance.digest)
+        others = dict.fromkeys(other_files(self.instance.expected, self.instance.digest))
+        for path in touched_paths(self.instance.gold_patch):
+            others.pop(path, None)  # A blind run would test the gold patch's code in it.
         paths = dict.fromkeys((*hidden, *filter(_may_be_read, others)))
         return await read_test_files(self.sandbox, self.base, tuple(paths))
 

@@ -14,6 +14,7 @@ from swe_rollout.errors import GraderError, TaskError
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.proof import OncePerInstance, Proof, prove, suspicions
 from swe_rollout.grading.run import RunResult
+from swe_rollout.grading.site import TestPlace
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.sandbox.repository import Patch
@@ -95,6 +96,13 @@ async def test_an_honest_patch_of_its_own_resolves(project: Project) -> None:
     proof = await project.grader.prove(project.instance, episode=EPISODE)
     assert proof.blind.passing == {FIXED}
     assert set(proof.blind.failing) == {KEPT}
+
+
+async def test_a_file_of_the_fix_is_not_replaced_where_tests_are_blind(project: Project) -> None:
+    expected = Expected((FIXED,), (KEPT, "calc.py::test_own"))
+    place = TestPlace(project.grader.site, replace(project.instance, expected=expected), EPISODE, 1)
+    seen = await place.run(project.instance.gold_patch, part=1, reads_tests=True)
+    assert [each.path for each in seen.test_files] == ["test_calc.py"]
 
 
 async def test_who_forges_the_log_is_caught_by_what_has_to_fail(project: Project) -> None:
