@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,10 @@ from swe_rollout.types.episode import EpisodeId
 
 PAGE = ROOT / "docs" / "how-to" / "gateway.md"
 START, OPEN, CLOSE = blocks(PAGE, "bash")
-ENV = os.environ | {"GATEWAY_KEY": "a key of this test"}
+ENV = os.environ | {
+    "GATEWAY_KEY": "a key of this test",
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+}
 
 
 @pytest.fixture
