@@ -289,7 +289,7 @@ class Conversations:
             except EpisodeError as error:
                 raise self._failed(error) from error
             except Exception as error:
-                raise self._failed(failure_of(error, InternalError, "a turn")) from error
+                raise self.fail(error) from error
             if builder is None and turn.stop is StopReason.CONTEXT_FULL:
                 node.branch.forget_delta()
                 raise _too_long()
@@ -308,6 +308,10 @@ class Conversations:
             self.state.report(index)
             prompt_tokens = node.end - len(builder.ids)
             return answer_of(turn, self.state.turns[index], prompt_tokens, request, parts)
+
+    def fail(self, error: Exception) -> EpisodeError:
+        """End the episode by a fault of ours, which no policy is charged with."""
+        return self._failed(failure_of(error, InternalError, "the gateway"))
 
     def _failed(self, error: EpisodeError) -> EpisodeError:
         self.state.failure = error

@@ -60,16 +60,18 @@ class Door:
 
         It ends when the listener does: a harness that ends its own door ends its episode.
         """
+        both = [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
         try:
-            async with asyncio.TaskGroup() as group:
-                sending = group.create_task(self._send())
-                await self._receive()
-                sending.cancel()
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in self._tasks:
+            for task in (*both, *self._tasks):
                 task.cancel()
             for writer in self._writers.values():
                 writer.close()
+            # What broke is told even if the harness ended in the same moment.
+            for task in both:
+                if task.done() and not task.cancelled():
+                    task.result()
 
     async def _receive(self) -> None:
         while True:
@@ -134,11 +136,16 @@ class Door:
 
 @asynccontextmanager
 async def opened(door: Door) -> AsyncIterator[int]:
-    """Open a door and carry while the block runs; yield its port in the sandbox."""
+    """Open a door and carry while the block runs; yield its port in the sandbox.
+
+    Raises what broke the carrying: a harness that lost us is not to blame for what it then did.
+    """
     port = await door.open()
     carrying = asyncio.create_task(door.carry())
     try:
         yield port
     finally:
         carrying.cancel()
-        await asyncio.gather(carrying, return_exceptions=True)
+        (broken,) = await asyncio.gather(carrying, return_exceptions=True)
+        if isinstance(broken, Exception):
+            raise SandboxError("the harness lost its connection", why=str(broken)) from broken

@@ -113,7 +113,7 @@ class Harness(Model):
         if ended.timed_out:
             return StopReason.TIME_LIMIT
         if not played.episode_turns:
-            said = (ended.stderr or ended.stdout).decode(errors="surrogatepass").strip()
+            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()
             raise ExtensionFailedError(
                 "the harness ended before the policy took a turn",
                 why=f"it ended with code {ended.exit_code}: {said[-_SHOWN:]}",

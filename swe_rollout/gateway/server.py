@@ -120,6 +120,9 @@ class Api:
         async def handle(http: web.Request) -> web.StreamResponse:
             try:
                 session = self._session(http)
+            except _RefusedError as error:
+                return _refusal(dialect, error)
+            try:
                 # A request runs from before its body is read: bodies are what a flood is made of.
                 session.running += 1
                 try:
@@ -132,8 +135,9 @@ class Api:
                 return _refusal(dialect, _of(error))
             except RecursionError:
                 return _refusal(dialect, _of(BadRequestError("the body is nested too deeply")))
-            except Exception:
+            except Exception as error:
                 log.exception("gateway_request_failed")
+                session.conversations.fail(error)
                 failed = _RefusedError("the gateway failed", status=500, code="internal_error")
                 return _refusal(dialect, failed)
 

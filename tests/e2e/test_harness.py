@@ -82,10 +82,10 @@ async def test_the_episode_ends_with_its_limit_whatever_the_harness_does(
 
 
 async def test_a_harness_that_never_asks_is_a_failure_of_its_own(tmp_path: Path) -> None:
-    record = await played(tmp_path, "echo no such model >&2; exit 3", [DONE])
+    record = await played(tmp_path, r"printf '\377no such model' >&2; exit 3", [DONE])
     assert record.reward is None
     assert record.failure is not None
-    assert "code 3: no such model" in record.failure.message
+    assert "code 3: \ufffdno such model" in record.failure.message
 
 
 async def test_a_harness_that_breaks_its_own_door_harms_nobody(tmp_path: Path) -> None:

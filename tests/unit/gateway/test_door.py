@@ -6,7 +6,10 @@ import asyncio
 import struct
 from typing import cast
 
-from swe_rollout.gateway.door import Door
+import pytest
+
+from swe_rollout.errors import SandboxError
+from swe_rollout.gateway.door import Door, opened
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 
 CHUNK = 1 << 20
@@ -48,3 +51,35 @@ async def test_no_more_is_read_than_the_server_takes() -> None:
         await flood.door.carry()
         await served.wait()
     assert max(flood.held) <= CHUNK
+
+
+class _Lost:
+    """A sandbox in which a door opens, and nothing works from then on."""
+
+    def __init__(self) -> None:
+        self.waited = asyncio.Event()
+
+    async def exec(self, command: list[str], **_: object) -> ExecResult:
+        match command:
+            case ["uname", "-m"]:
+                return ExecResult(0, b"x86_64\n", b"")
+            case [_, "serve", *_]:
+                return ExecResult(0, b"1234\n", b"")
+            case _:
+                self.waited.set()
+                raise SandboxError("the pod is gone")
+
+    async def write_file(self, path: str, data: bytes, *, mode: int) -> None:
+        del path, data, mode
+
+
+async def test_who_loses_its_door_is_not_to_blame_for_what_it_does_then() -> None:
+    lost = _Lost()
+
+    async def play() -> None:
+        async with opened(Door(cast("Sandbox", lost), 1, timeout_s=60.0)) as port:
+            assert port == 1234
+            await lost.waited.wait()
+
+    with pytest.raises(SandboxError, match="the pod is gone"):
+        await play()

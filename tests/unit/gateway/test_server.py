@@ -428,3 +428,19 @@ async def test_a_sample_is_played_once(client: Client, tmp_path: Path) -> None:
     async with serving(player("One."), tmp_path) as again:
         response = await again.post("/sessions", headers=ADMIN, json={"task": "task"})
         assert (await response.json())["session"] == "task/1"
+
+
+async def test_a_fault_of_the_gateway_is_no_reward_0(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> object:
+        raise KeyError("a bug")
+
+    key = await open_session(client)
+    await client.post(CHAT, headers=bearer(key), json=HELLO)
+    monkeypatch.setattr(server, "chain", broken)
+    response = await client.post(CHAT, headers=bearer(key), json=HELLO)
+    assert (response.status, (await response.json())["error"]["code"]) == (500, "internal_error")
+    summary = await close_session(client, patch="the fix")
+    assert summary["reward"] is None
+    assert "gateway failed" in str(summary["failure"])
