@@ -63,8 +63,9 @@ MINUTES ?= 30
 soak: setup ## scripted episodes in local sandboxes for MINUTES=30; slopes of memory, descriptors, processes, store objects
 	scripts/conformance soak --minutes $(MINUTES)
 
-test-harnesses: setup ## Codex, Claude Code, opencode and others, unchanged, in sandboxes; installs them
+test-harnesses: setup ## Codex, Claude Code, opencode and others, unchanged, in sandboxes; installs them; PODS=1 in pods too
 	scripts/conformance harnesses
+	$(if $(PODS),scripts/with-dev-cluster sh -c "scripts/build-images --load >/dev/null && scripts/conformance harnesses --pods")
 
 league: setup ## every policy of the attack league against every way to grade; writes its page
 	scripts/conformance attacks --league --guess 40 --parallel 2 --write $(if $(SWEBENCH),--swebench $(SWEBENCH))

@@ -77,8 +77,8 @@ async def _replay(
     found: list[Replay] = []
     async with open_work(address, location, options) as work:
         spec = work.tasks.job.spec
-        if spec.agent.use != "loop":
-            say(f"the agent {spec.agent.use} may have done more than its turns tell")
+        if str(spec.agent) != "loop":
+            say(f"the agent {spec.agent} may have done more than its turns tell")
         replayer = Replayer(work.sandboxes, toolbox(spec.agent.tools), spec.limits)
 
         async def one(trajectory: Trajectory, task: Instance | TaskError) -> None:

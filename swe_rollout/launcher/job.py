@@ -61,7 +61,7 @@ class RolloutJob(models.RolloutJob):
         facts = {
             "tasks": f"{_chosen(spec.dataset)} × {spec.samples} samples",
             "policy": _chosen(spec.policy),
-            "agent": spec.agent.use,
+            "agent": str(spec.agent),
             "sandbox": _chosen(spec.sandbox),
             "parallelism": str(spec.parallelism),
             "limits": f"{limits.turns} turns",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from swe_rollout.spec.bounds import Seconds, ShortText, Text
-from swe_rollout.spec.model import Model, Reference, ShortUse, unset
+from swe_rollout.spec.model import Model, Reference, Short, ShortUse, unset
 from swe_rollout.spec.tool_format import TextFormat
 
 _ALONE = """\
@@ -115,8 +115,47 @@ class ToolUse(ShortUse):
     """Limit for one result; by default `limits.toolOutputBytes`."""
 
 
+ReadyHarness = Literal[
+    "claude-code",
+    "codex",
+    "gemini-cli",
+    "mini-swe-agent",
+    "opencode",
+    "pi",
+    "qwen-code",
+]
+
+
+class HarnessSpec(Short):
+    """A program that is the agent: the name of a ready one, or `{command: …, env: {…}}`."""
+
+    short_field = "name"
+
+    name: ReadyHarness | None = unset()
+    """A ready one, which `swe-rollout harness install` brings: docs/how-to/gateway.md."""
+    command: Annotated[str, StringConstraints(min_length=1, max_length=65_536)] | None = unset()
+    """A program, for the shell. `$TASK` is the task; `$OPENAI_BASE_URL`, `$ANTHROPIC_BASE_URL`
+    and `$GOOGLE_GEMINI_BASE_URL` are the APIs' addresses, and `$OPENAI_API_KEY`,
+    `$ANTHROPIC_API_KEY` and `$GEMINI_API_KEY` the key of the episode."""
+    env: Annotated[dict[str, str], Field(max_length=64, exclude_if=lambda env: not env)] = Field(
+        default_factory=dict
+    )
+    """Further variables."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.name is None) == (self.command is None):
+            raise ValueError("set exactly one of name and command")
+        return self
+
+
 class AgentSpec(Model):
     """The agent: its program, tools and prompts."""
+
+    harness: HarnessSpec | None = unset()
+    """A program that runs in the sandbox as it is, in place of `use`, and speaks a chat API: the
+    name of a ready one, such as `codex`, or `{command: …, env: {…}}`. It brings its own tools and
+    system prompt. docs/how-to/gateway.md"""
 
     use: Annotated[Reference, Field(exclude_if=lambda use: use == "loop")] = "loop"
     """The agent program: `loop` takes turns until the policy submits or a limit is reached;
@@ -155,6 +194,25 @@ class AgentSpec(Model):
     prompts_file: ShortText | None = unset()
     """A prompts file beside the job file: YAML with `systemPrompt` and `instancePrompt`, or plain
     text, the system prompt. It is read with the job file, whose own prompts take precedence."""
+
+    def __str__(self) -> str:
+        return self.use if self.harness is None else self.harness.name or "harness"
+
+    @model_validator(mode="after")
+    def _has_one_program(self) -> Self:
+        if self.use == "harness":
+            raise ValueError("name the program in `harness`, not in `use`")
+        default = preset_of(self.use)
+        own = {
+            "use": self.use != "loop",
+            "with": bool(self.with_),
+            "tools": tuple(tool.use for tool in self.tools) != default.tools,
+            "systemPrompt": self.system_prompt != default.system_prompt,
+        }
+        names = ", ".join(name for name, is_set in own.items() if is_set)
+        if self.harness is not None and names:
+            raise ValueError(f"{names} can't be set beside `harness`, which brings its own")
+        return self
 
     @field_validator("prompt_variables")
     @classmethod

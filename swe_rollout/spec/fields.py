@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from swe_rollout.spec.job import RolloutJob
-from swe_rollout.spec.model import ShortUse
+from swe_rollout.spec.model import Short, ShortUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +149,8 @@ def _class_words(annotation: object) -> str:
             return "one of " + ", ".join(annotation)
         case type() if issubclass(annotation, ShortUse):
             return "name or {use, with}"
+        case type() if issubclass(annotation, Short):
+            return "name or mapping"
         case type() if issubclass(annotation, BaseModel):
             return "mapping"
         case _:

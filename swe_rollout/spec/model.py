@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
 
 from pydantic import (
     AfterValidator,
@@ -125,19 +125,22 @@ class Use(Model):
     """The extension's parameters."""
 
 
-class ShortUse(Use):
-    """An extension that is written as its bare name if it has no parameters."""
+class Short(Model):
+    """A model that is written as the bare value of one field if no other one is set."""
+
+    short_field: ClassVar[str]
 
     @model_validator(mode="before")
     @classmethod
     def _named(cls, value: object) -> object:
-        return {"use": value} if isinstance(value, str) else value
+        return {cls.short_field: value} if isinstance(value, str) else value
 
     @model_serializer(mode="wrap")
     def _short(self, written: Any) -> object:
         long: dict[str, object] = written(self)
-        bare = type(self).model_construct(use=self.use)
-        return long["use"] if len(long) == 1 or self == bare else long
+        name = self.short_field
+        bare = type(self).model_construct(**{name: getattr(self, name)})
+        return long[name] if name in long and (len(long) == 1 or self == bare) else long
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -148,3 +151,9 @@ class ShortUse(Use):
         # A structural schema has no unions: the API server accepts any value, and the worker checks
         # it with the model.
         return {"x-kubernetes-preserve-unknown-fields": True, "description": cls.__doc__ or ""}
+
+
+class ShortUse(Short, Use):
+    """An extension that is written as its bare name if it has no parameters."""
+
+    short_field = "use"

@@ -31,6 +31,9 @@ def size_bytes(size: str) -> int:
     return int(size[:-2]) * _UNITS[size[-2:]]
 
 
+ImageReference = Annotated[str, StringConstraints(pattern=r"^\S{1,512}$")]
+
+
 class CheckoutSpec(Model):
     """A repository and a Python environment on this machine, in place of a task's image."""
 
@@ -40,6 +43,7 @@ class CheckoutSpec(Model):
     """The interpreter of the environment in which its tests run, such as `VENV/bin/python`."""
 
 
+BundlePath = Annotated[str, StringConstraints(pattern=r"^/opt/[\w-][\w.-]{0,62}$")]
 Network = Literal["none", "requested"]
 """Whether tasks that ask for a network get one; others never do."""
 
@@ -64,8 +68,7 @@ class LocalSandbox(Model):
     checkout: CheckoutSpec | None = unset()
     """A checkout to use for one task in place of its image; by default images are used."""
     bundles: Annotated[
-        dict[Annotated[str, StringConstraints(pattern=r"^/opt/[\w./-]{1,200}$")], LocalPath],
-        Field(max_length=16, exclude_if=lambda value: not value),
+        dict[BundlePath, LocalPath], Field(max_length=16, exclude_if=lambda value: not value)
     ] = Field(default_factory=dict)
     """Folders of this machine that agents see, read-only, by their paths there: `/opt/harness`."""
 
@@ -128,6 +131,11 @@ class PodSandbox(Model):
     by a NetworkPolicy; with `none`, no pod gets a network."""
     warm: WarmPods = WarmPods()
     """Pods kept ready for the next episodes."""
+    bundles: Annotated[
+        dict[BundlePath, ImageReference], Field(max_length=16, exclude_if=lambda value: not value)
+    ] = Field(default_factory=dict)
+    """Images whose files agents see, read-only, by their paths there: `/opt/harness`. Kubernetes
+    mounts them as image volumes: 1.35, or 1.31 with the feature gate `ImageVolume`."""
     template: PodTemplate | None = None
     """Parts of a pod template merged over the hardened defaults: labels, annotations, node
     selection, tolerations, runtime class, image pull secrets, resources of the container `sandbox`.

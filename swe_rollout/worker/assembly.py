@@ -34,6 +34,7 @@ from swe_rollout.tokens.replay import ExpertShape, Recording
 from swe_rollout.types.instance import Instance
 from swe_rollout.worker.engines import EngineSetup, OpenEngine, open_engine
 from swe_rollout.worker.forks import find_fork_point
+from swe_rollout.worker.harnesses import program_of
 from swe_rollout.worker.publishing import PublishingSandboxes, publishing_engine
 
 
@@ -60,7 +61,7 @@ async def assemble(
     most = spec.limits.max_new_tokens
     opened = await open_engine(EngineSetup(spec.policy, spec.agent, instances, stack, engine, most))
     tools = toolbox(spec.agent.tools)
-    program = AGENTS.load(spec.agent.use, spec.agent.with_)
+    program = AGENTS.load(*program_of(spec.agent))
     if opened.renderer is not None:
         _require_template(opened.renderer, spec, tools, program)
     rewards = await _rewards(spec.grading, stack)

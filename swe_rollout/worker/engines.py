@@ -38,6 +38,7 @@ from swe_rollout.spec.policy import (
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
+from swe_rollout.worker.harnesses import shell_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,13 @@ async def open_scripted(setup: EngineSetup, *, options: ScriptedPolicy) -> OpenE
     """Open the engine that plays named scenarios."""
     tokenizer = setup.policy.tokenizer or str(tokenizer_path())
     renderer = setup.renderer(tokenizer)
-    engine = ScriptedEngine(options, setup.instances, tokenizer, tool_format=renderer.tool_format)
+    engine = ScriptedEngine(
+        options,
+        setup.instances,
+        tokenizer,
+        tool_format=renderer.tool_format,
+        shell=shell_of(setup.agent),
+    )
     engine.require_playable(setup.max_new_tokens)
     return OpenEngine(
         engine,

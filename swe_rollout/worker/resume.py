@@ -261,7 +261,7 @@ async def open_journals(
     `on_turn` is called whenever a turn becomes durable; `samples` is as in `open`.
     """
     # A harness is in the middle of anything when its worker dies, and can't be told.
-    if job.spec.retry.resume is Resume.NEVER or job.spec.agent.use == "harness":
+    if job.spec.retry.resume is Resume.NEVER or job.spec.agent.harness:
         return None
     name = job.metadata.name
     keeper = JournalKeeper(store, name) if job.spec.store.keep_journals else None

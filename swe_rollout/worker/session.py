@@ -37,6 +37,7 @@ from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.attempts import play_attempts
 from swe_rollout.worker.backlog import Sampler, begin
 from swe_rollout.worker.extensions import import_extensions
+from swe_rollout.worker.harnesses import with_bundle
 from swe_rollout.worker.resume import ResumableEpisodes, open_journals
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
 from swe_rollout.worker.scheduler import EpisodeScheduler
@@ -273,7 +274,7 @@ async def open_session(
     harmless = spec.policy.scripted is not None and engine is None
     setup = SandboxSetup(loaded.instances, job.metadata.name, on_note, harmless=harmless)
     async with AsyncExitStack() as stack:
-        sandboxes = open_sandboxes(spec.sandbox, setup, stack)
+        sandboxes = open_sandboxes(with_bundle(spec), setup, stack)
         if start_patience_s is not None:
             sandboxes = GuardedSandboxes(sandboxes, conditions, patience_s=start_patience_s)
         context = await assemble(

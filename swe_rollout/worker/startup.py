@@ -33,6 +33,7 @@ from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.backlog import Backlog, Sampler, Shard, begin
 from swe_rollout.worker.extensions import import_extensions
 from swe_rollout.worker.failure_budget import CountedBefore
+from swe_rollout.worker.harnesses import with_bundle
 from swe_rollout.worker.progress_report import ShardProgress
 from swe_rollout.worker.resume import ResumableEpisodes, open_journals
 from swe_rollout.worker.sandboxes import SandboxSetup, open_sandboxes
@@ -175,7 +176,7 @@ class WorkerStartup:
             owner=self.owner,
             on_start_warning=partial(self.conditions.fail, ConditionType.SANDBOXES_READY),
         )
-        provider = open_sandboxes(self.job.spec.sandbox, setup, stack)
+        provider = open_sandboxes(with_bundle(self.job.spec), setup, stack)
         return GuardedSandboxes(
             provider, self.conditions, patience_s=STORE_PATIENCE_S, marks_each=True
         )

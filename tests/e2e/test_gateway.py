@@ -21,7 +21,7 @@ from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 
 PAGE = ROOT / "docs" / "how-to" / "gateway.md"
-START, OPEN, CLOSE = blocks(PAGE, "bash")
+START, OPEN, CLOSE = blocks(PAGE, "bash")[:3]
 ENV = os.environ | {
     "GATEWAY_KEY": "a key of this test",
     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

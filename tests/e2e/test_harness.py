@@ -30,7 +30,7 @@ async def played(
             "metadata": {"name": "harness"},
             "spec": {
                 "dataset": {"releasePairs": {"names": ["semver"]}},
-                "agent": {"use": "harness", "with": {"command": command}},
+                "agent": {"harness": {"command": command}},
                 "policy": {"scripted": {"turns": script}},
                 "limits": {"toolSeconds": 60, **limits},
                 "sandbox": {sandbox: {}},

@@ -47,6 +47,9 @@ def _default(field: SpecField) -> str:
     if "\n" in field.default:
         return "a general one"
     if field.type == "mapping" and field.path[0] == "spec":
-        whole = job_schema().at(field.dotted).default
+        try:
+            whole = job_schema().at(field.dotted).default
+        except LookupError:
+            return ""  # The schema says nothing of a mapping that has a short form.
         return f"`{written(whole)}`" if whole else ""
     return f"`{field.default}`" if field.default else ""

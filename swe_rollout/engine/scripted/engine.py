@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.scripted.scenarios import Scenario, own_scenario, scenario
+from swe_rollout.engine.scripted.turns import Shell
 from swe_rollout.errors import PrerequisiteError, UsageError
 from swe_rollout.huggingface import cached_file, check_source
 from swe_rollout.spec.policy import ScriptedPolicy
@@ -39,12 +40,14 @@ class ScriptedEngine(TokenEngine):
         *,
         tool_format: str,
         context_tokens: int | None = None,
+        shell: Shell | None = None,
     ) -> None:
         """`tokenizer` is a folder, or a hub name; it must know ChatML's control tokens.
 
         `tool_format` is the renderer's, `hermes` or `qwen_xml`. `context_tokens` is for trying out
-        a full context; None sets no bound.
+        a full context; None sets no bound. With `shell`, scenarios call that tool alone.
         """
+        self._shell = shell
         self._scenarios = tuple(scenario(name) for name in policy.scenarios)
         if policy.turns is not None:
             self._scenarios = (own_scenario(policy.turns),)
@@ -128,7 +131,7 @@ class ScriptedEngine(TokenEngine):
         if instance is None:
             raise BadRequestError(f"no instance {request.episode.instance[:200]!r} is scripted")
         turn = self.scenario_of(request.episode).turn(
-            len(openings) - 1, instance, self._tool_format
+            len(openings) - 1, instance, self._tool_format, self._shell
         )
         script = (*self._encode(turn), self._end)
         # After an abort the loop continues an open turn, whose ids are a prefix of the script.

@@ -7,7 +7,6 @@ turn depends only on its number, so a stateless server can play it.
 from __future__ import annotations
 
 import base64
-import json
 import posixpath
 import re
 import shlex
@@ -16,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
+from swe_rollout.engine.scripted.turns import BrokenTurn, CallTurn, OwnTurn, Said, Shell
+from swe_rollout.errors import TaskError, UsageError
 from swe_rollout.spec.policy import ScriptedTurn
-from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.instance import FolderTask, Instance
 
@@ -43,8 +42,16 @@ class Scenario:
     """Whether the tests must pass at the end."""
     stop_reason: StopReason
     """How the episode must end."""
-    turn: Callable[[int, Instance, str], str]
-    """Return the policy's text of turn `index` (from 0) of an episode of `instance`."""
+    script: Callable[[int, Instance], Said]
+    """Return what turn `index` (from 0) of an episode of `instance` says."""
+
+    def turn(self, index: int, instance: Instance, form: str, shell: Shell | None = None) -> str:
+        """Return the policy's text of turn `index` (from 0) of an episode of `instance`.
+
+        `form` is the format of calls; with `shell`, all of them are that tool's.
+        """
+        said = self.script(index, instance)
+        return said.text(form) if shell is None else said.through(shell).text(form)
 
 
 def scenario(name: str) -> Scenario:
@@ -59,108 +66,43 @@ def scenario(name: str) -> Scenario:
 def own_scenario(script: Sequence[ScriptedTurn]) -> Scenario:
     """Return a scenario of turns of the user's own; whether they solve a task is not known."""
 
-    def turn(index: int, _instance: Instance, form: str) -> str:
+    def said(index: int, _instance: Instance) -> Said:
         if index >= len(script):
-            return ""
+            return OwnTurn("")
         turn = script[index]
         for tool, arguments in turn.call.items():
-            return _ScriptedTurn(turn.say, tool, arguments).text(form)
-        return turn.say
+            return OwnTurn(turn.say, tool, arguments)
+        return OwnTurn(turn.say)
 
-    return Scenario("turns", resolved=False, stop_reason=StopReason.FINISHED, turn=turn)
-
-
-@dataclass(frozen=True, slots=True)
-class _ScriptedTurn:
-    """A sentence of reasoning, then one call."""
-
-    reason: str
-    tool: str
-    arguments: Mapping[str, object]
-
-    def text(self, form: str) -> str:
-        match form:
-            case ToolFormat.HERMES:
-                body = json.dumps(
-                    {"name": self.tool, "arguments": dict(self.arguments)}, ensure_ascii=False
-                )
-            case ToolFormat.QWEN_XML:
-                values = "".join(
-                    f"<parameter={name}>\n{_xml_value(value)}\n</parameter>\n"
-                    for name, value in self.arguments.items()
-                )
-                body = f"<function={self.tool}>\n{values}</function>"
-            case _:
-                return self._in_words(form)
-        return f"{self.reason}\n<tool_call>\n{body}\n</tool_call>"
-
-    def _in_words(self, form: str) -> str:
-        match form:
-            case TextFormat.THOUGHT_ACTION:
-                written = json.dumps(dict(self.arguments), ensure_ascii=False)
-                return f"Thought: {self.reason}\nAction: {self.tool}\nAction Input: {written}"
-            case TextFormat.TOOL_CALL_LINE:
-                plain = {name: _list(value) for name, value in self.arguments.items()}
-                values = ", ".join(f"{name}={value!r}" for name, value in plain.items())
-                return f"{self.reason}\nTOOL_CALL: {self.tool}({values})"
-            case TextFormat.ACTION_JSON:
-                call = {"name": self.tool, "parameters": dict(self.arguments)}
-                return f"{self.reason}\nAction: {json.dumps(call, ensure_ascii=False)}"
-            case TextFormat.FUNCTION_XML:
-                values = "".join(map(_xml_parameter, self.arguments.items()))
-                return f"{self.reason}\n<function={self.tool}>\n{values}</function>"
-            case _:
-                raise _unsupported(form)
+    return Scenario("turns", resolved=False, stop_reason=StopReason.FINISHED, script=said)
 
 
-def _unsupported(form: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"scripted policies don't write calls in the format {form}",
-        fix="set spec.agent.toolFormat to hermes or qwen_xml, or to a format that stands in the "
-        "words, or remove spec.policy.tokenizer",
-    )
-
-
-def _list(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _xml_value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _xml_parameter(parameter: tuple[str, object]) -> str:
-    return f"<parameter={parameter[0]}>{_xml_value(parameter[1])}</parameter>\n"
-
-
-def _bash(reason: str, command: str) -> _ScriptedTurn:
-    return _ScriptedTurn(reason, "bash", {"command": command})
+def _bash(reason: str, command: str) -> CallTurn:
+    return CallTurn(reason, "bash", {"command": command})
 
 
 _LOOK = _bash("I look around first.", "git log --oneline | head -3; ls")
-_SUBMIT = _ScriptedTurn("I am done with this task.", "submit", {})
+_SUBMIT = CallTurn("I am done with this task.", "submit", {})
 
 
-def _turn_at(turns: Sequence[_ScriptedTurn], index: int, form: str) -> str:
-    """Return the text of turn `index`; past the end, repeat the last one."""
-    return turns[min(index, len(turns) - 1)].text(form)
+def _turn_at(turns: Sequence[CallTurn], index: int) -> CallTurn:
+    """Return turn `index`; past the end, repeat the last one."""
+    return turns[min(index, len(turns) - 1)]
 
 
-def _gold(index: int, instance: Instance, form: str) -> str:
+def _gold(index: int, instance: Instance) -> Said:
     if instance.folder is not None and instance.folder.solve:
-        return _turn_at(_solution(instance.folder), index, form)
-    return _turn_at(_fix(_gold_patch(instance)), index, form)
+        return _turn_at(_solution(instance.folder), index)
+    return _turn_at(_fix(_gold_patch(instance)), index)
 
 
 @lru_cache(maxsize=_CACHED)
-def _fix(patch: bytes) -> Sequence[_ScriptedTurn]:
+def _fix(patch: bytes) -> Sequence[CallTurn]:
     """Look, write the patch in pieces, apply it, submit. Built once for all turns of a task."""
     turns = [_LOOK]
     if (path := _existing_file(patch)) is not None:
         view = {"command": "view", "path": path, "view_range": (1, 20)}
-        turns.append(
-            _ScriptedTurn("This file is where the fix belongs.", "str_replace_editor", view)
-        )
+        turns.append(CallTurn("This file is where the fix belongs.", "str_replace_editor", view))
     pieces = list(_chunks(patch))
     for number, piece in enumerate(pieces, 1):
         reason = f"I write down the fix, part {number} of {len(pieces)}."
@@ -170,7 +112,7 @@ def _fix(patch: bytes) -> Sequence[_ScriptedTurn]:
 
 
 @lru_cache(maxsize=_CACHED)
-def _solution(task: FolderTask) -> Sequence[_ScriptedTurn]:
+def _solution(task: FolderTask) -> Sequence[CallTurn]:
     """Carry out a folder task's own solution."""
     turns = [_LOOK]
     for file in task.solution:
@@ -187,7 +129,7 @@ def _solution(task: FolderTask) -> Sequence[_ScriptedTurn]:
     return (*turns, _SUBMIT)
 
 
-def _wrong(index: int, instance: Instance, form: str) -> str:
+def _wrong(index: int, instance: Instance) -> Said:
     path = _existing_file(instance.gold_patch)
     if path is None:
         edit = _bash("A note should be enough.", "printf '# reviewed\\n' >> REVIEWED.txt")
@@ -198,41 +140,24 @@ def _wrong(index: int, instance: Instance, form: str) -> str:
             "insert_line": 0,
             "new_str": "# Reviewed: nothing to change here.",
         }
-        edit = _ScriptedTurn("A note in this file should be enough.", "str_replace_editor", insert)
-    return _turn_at([_LOOK, edit, _SUBMIT], index, form)
+        edit = CallTurn("A note in this file should be enough.", "str_replace_editor", insert)
+    return _turn_at([_LOOK, edit, _SUBMIT], index)
 
 
-def _empty(index: int, _instance: Instance, form: str) -> str:
-    return _turn_at([_LOOK, _SUBMIT], index, form)
+def _empty(index: int, _instance: Instance) -> Said:
+    return _turn_at([_LOOK, _SUBMIT], index)
 
 
-def _malformed(index: int, instance: Instance, form: str) -> str:
-    return _broken(index, form) if index == 0 else _gold(index - 1, instance, form)
+def _malformed(index: int, instance: Instance) -> Said:
+    return BrokenTurn(index) if index == 0 else _gold(index - 1, instance)
 
 
-def _garbage(index: int, _instance: Instance, form: str) -> str:
-    return _broken(index, form)
+def _garbage(index: int, _instance: Instance) -> Said:
+    return BrokenTurn(index)
 
 
-def _loop(_index: int, _instance: Instance, form: str) -> str:
-    return _bash("I look at the status once more.", "git status --short | head -5").text(form)
-
-
-def _broken(index: int, form: str) -> str:
-    match form:
-        case ToolFormat.HERMES:
-            body = '{"name": "bash", "arguments": {"command": "ls"'
-        case ToolFormat.QWEN_XML:
-            body = "<function=bash>\n<parameter=command>\nls\n</function>"
-        case TextFormat.FUNCTION_XML:
-            return f"Call number {index + 1}, in a hurry.\n<function=bash>\n<parameter=command>ls"
-        case TextFormat.TOOL_CALL_LINE:
-            return f"Call number {index + 1}, in a hurry.\nTOOL_CALL: bash(command='ls'"
-        case TextFormat.THOUGHT_ACTION | TextFormat.ACTION_JSON:
-            return f'Thought: call number {index + 1}, in a hurry.\nAction: {{"name": "bash"'
-        case _:
-            raise _unsupported(form)
-    return f"Call number {index + 1}, in a hurry.\n<tool_call>\n{body}\n</tool_call>"
+def _loop(_index: int, _instance: Instance) -> Said:
+    return _bash("I look at the status once more.", "git status --short | head -5")
 
 
 def _gold_patch(instance: Instance) -> bytes:
@@ -286,12 +211,12 @@ def _write_command(chunk: bytes, redirect: str, path: str = _PATCH_FILE) -> str:
 SCENARIOS: Mapping[str, Scenario] = {
     scripted.name: scripted
     for scripted in (
-        Scenario("gold", resolved=True, stop_reason=StopReason.SUBMITTED, turn=_gold),
-        Scenario("wrong", resolved=False, stop_reason=StopReason.SUBMITTED, turn=_wrong),
-        Scenario("empty", resolved=False, stop_reason=StopReason.SUBMITTED, turn=_empty),
-        Scenario("malformed", resolved=True, stop_reason=StopReason.SUBMITTED, turn=_malformed),
-        Scenario("garbage", resolved=False, stop_reason=StopReason.FORMAT_ERRORS, turn=_garbage),
-        Scenario("loop", resolved=False, stop_reason=StopReason.TURN_LIMIT, turn=_loop),
+        Scenario("gold", resolved=True, stop_reason=StopReason.SUBMITTED, script=_gold),
+        Scenario("wrong", resolved=False, stop_reason=StopReason.SUBMITTED, script=_wrong),
+        Scenario("empty", resolved=False, stop_reason=StopReason.SUBMITTED, script=_empty),
+        Scenario("malformed", resolved=True, stop_reason=StopReason.SUBMITTED, script=_malformed),
+        Scenario("garbage", resolved=False, stop_reason=StopReason.FORMAT_ERRORS, script=_garbage),
+        Scenario("loop", resolved=False, stop_reason=StopReason.TURN_LIMIT, script=_loop),
     )
 }
 """All scenarios, by name."""

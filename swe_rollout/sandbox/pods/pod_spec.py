@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from swe_rollout.cluster.objects import Json, OwnerReference, Pod
-from swe_rollout.sandbox.base import SandboxRequest
+from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.session.bootstrap import idle_command
 from swe_rollout.spec.pod_template import PodTemplate
 from swe_rollout.spec.sandbox import PodSandbox, Resources
@@ -92,6 +92,8 @@ def pod_manifest(request: SandboxRequest, sandbox: PodSandbox, owner: RunIdentit
         spec["securityContext"] |= {"runAsNonRoot": True, "runAsUser": sandbox.run_as_user}
     if sandbox.runtime_class is not None:
         spec["runtimeClassName"] = sandbox.runtime_class
+    if sandbox.bundles and request.role is Role.AGENT:
+        spec |= _with_bundles(spec["containers"][0], sandbox)
     return {"metadata": metadata, "spec": spec}
 
 
@@ -218,6 +220,20 @@ def _container(image: str, sandbox: PodSandbox) -> Json:
         "command": idle_command(),
         "resources": reserved(sandbox.resources),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": capabilities},
+    }
+
+
+def _with_bundles(container: Json, sandbox: PodSandbox) -> Json:
+    """Mount the files of other images. Graders don't have them."""
+    paths = {f"bundle-{at}": path for at, path in enumerate(sorted(sandbox.bundles))}
+    images = {
+        name: {"reference": sandbox.bundles[path], "pullPolicy": sandbox.image_pull_policy}
+        for name, path in paths.items()
+    }
+    mounts = [{"name": n, "mountPath": path, "readOnly": True} for n, path in paths.items()]
+    return {
+        "containers": [{**container, "volumeMounts": mounts}],
+        "volumes": [{"name": name, "image": image} for name, image in images.items()],
     }
 
 

@@ -18,6 +18,7 @@ from swe_rollout.engine.base import GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import BadRequestError, ContextOverflowError
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.scripted.scenarios import CHUNK_BYTES, SCENARIOS, scenario
+from swe_rollout.engine.scripted.turns import CallTurn, Shell
 from swe_rollout.errors import PrerequisiteError, TaskError, UsageError
 from swe_rollout.spec.policy import ScriptedPolicy
 from swe_rollout.spec.tool_format import TextFormat, ToolFormat
@@ -297,3 +298,21 @@ def test_scenarios_write_formats_that_stand_in_the_words(form: TextFormat) -> No
 
     assert [statuses("gold", turn) for turn in range(6)] == [[CallStatus.OK]] * 6
     assert statuses("garbage", 0) not in ([], [CallStatus.OK])
+
+
+@pytest.mark.parametrize("ends", ["", "finish-work"])
+def test_an_agent_with_one_shell_of_its_own_gets_the_same_work_as_commands(
+    tmp_path: Path, ends: str
+) -> None:
+    shell = Shell("exec", "cmd", ends)
+    gold = [SCENARIOS["gold"].turn(k, TASK, ToolFormat.HERMES, shell) for k in range(6)]
+    assert all('"name": "exec"' in text for text in gold[:-1])
+    commands = [call_in(text, ToolFormat.HERMES)["cmd"] for text in gold if "<tool" in text]
+    assert (commands[-1] == ends) == bool(ends)
+    assert not any("\n" in command for command in commands)
+    file = tmp_path / "lib.py"
+    file.write_text("one\n")
+    insert = {"command": "insert", "path": str(file), "insert_line": 0, "new_str": "# it's"}
+    edit = CallTurn("I edit.", "str_replace_editor", insert).through(shell)
+    subprocess.run(["sh", "-c", str(edit.arguments["cmd"])], check=True)
+    assert file.read_text() == "# it's\none\n"

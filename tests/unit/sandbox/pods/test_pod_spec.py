@@ -160,6 +160,23 @@ def test_a_cpu_limit_and_a_runtime_class_are_sent_when_requested() -> None:
     assert "runtimeClassName" not in as_json()["spec"]
 
 
+def test_agents_see_the_files_of_bundles_and_graders_do_not() -> None:
+    sandbox = PodSandbox(bundles={"/opt/two": "mine/two:1", "/opt/harness": "mine/codex:1"})
+    spec = pod_manifest(request(), sandbox, OWNER)["spec"]
+    assert [each["image"]["reference"] for each in spec["volumes"]] == [
+        "mine/codex:1",
+        "mine/two:1",
+    ]
+    mounts = spec["containers"][0]["volumeMounts"]
+    assert [(m["name"], m["mountPath"], m["readOnly"]) for m in mounts] == [
+        ("bundle-0", "/opt/harness", True),
+        ("bundle-1", "/opt/two", True),
+    ]
+    graders = pod_manifest(request(role=Role.GRADER), sandbox, OWNER)["spec"]
+    assert "volumes" not in graders
+    assert "volumeMounts" not in graders["containers"][0]
+
+
 @pytest.mark.parametrize("taint", ["not-ready", "unreachable"])
 def test_a_sandbox_leaves_a_lost_node_after_half_a_minute(taint: str) -> None:
     assert {

