@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from swe_rollout.agent.branches import SUMMARY_REQUEST, EpisodeState, OpenBranch, with_summary
 from swe_rollout.agent.chat_turns import ChatTurns
+from swe_rollout.agent.outside import Outside
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable
 from swe_rollout.agent.prompts import Message
@@ -65,6 +66,8 @@ class AgentContext(StepOrder):
         self.said = ""
         """The text of the last turn without its reasoning."""
         self.sampling = sampling
+        self.outside: Outside | None = None
+        """The journal of an agent that runs in the sandbox, if it has one."""
         kind = PolicyTurns if parts.chat is None else ChatTurns
         self._policy = kind(parts, episode, sampling, self._state)
         self._own: list[int] = []

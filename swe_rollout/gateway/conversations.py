@@ -19,6 +19,7 @@ from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.history import UnfitHistoryError
 from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.agent.outside import Outside
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.policy_turns import PolicyTurns
 from swe_rollout.agent.renderer import Rendered
@@ -26,6 +27,7 @@ from swe_rollout.agent.sampled_turn import read_sampled
 from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.errors import EpisodeError, InternalError, failure_of
 from swe_rollout.gateway.answers import answer_of, calls_of
+from swe_rollout.gateway.asked import encode
 from swe_rollout.gateway.matching import (
     chain,
     changes,
@@ -58,8 +60,10 @@ class Conversations:
         sampling: Sampling,
         *,
         state: EpisodeState | None = None,
+        journal: Outside | None = None,
     ) -> None:
-        """`state` is that of the agent in whose place the harness is, if there is one."""
+        """`state` and `journal` are those of the agent in whose place the harness is."""
+        self._journal = journal
         self.state = state or EpisodeState(parts, lambda _: None)
         self.over = asyncio.Event()
         """Set once nothing is answered any more: a limit was reached, or something failed."""
@@ -75,7 +79,13 @@ class Conversations:
     @classmethod
     def of_agent(cls, context: AgentContext) -> Self:
         """Return the conversations of a harness that is the agent of an episode."""
-        return cls(context.parts, context.episode, context.sampling, state=context.state)
+        return cls(
+            context.parts,
+            context.episode,
+            context.sampling,
+            state=context.state,
+            journal=context.outside,
+        )
 
     @property
     def episode_turns(self) -> Sequence[Turn]:
@@ -284,6 +294,10 @@ class Conversations:
                 raise self._ended(StopReason.TURN_LIMIT)
             try:
                 turn, builder = await turns.take(node.branch, results, message)
+                if builder is not None and self._journal is not None:
+                    # No answer leaves before it is durable: its harness can't be told another.
+                    after = node.parent.turn if node.parent else None
+                    await self._journal.note(encode(request, after))
             except PromptTooLongError as error:
                 raise _too_long() from error
             except EpisodeError as error:
@@ -302,7 +316,7 @@ class Conversations:
                     tools=(),
                     opens_reasoning=node.branch.opens_reasoning,
                 )
-            node.end = len(node.branch.log)
+            node.end, node.turn = len(node.branch.log), index
             node.calls, node.reasoning_is_open = calls_of(turn), turn.reasoning_is_open
             node.branch.follow(node.calls, reasoning_is_open=turn.reasoning_is_open)
             self.state.report(index)

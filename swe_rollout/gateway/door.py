@@ -1,22 +1,26 @@
 """A door from a sandbox's loopback to a server of this process, over commands alone.
 
-The sandbox has no network. The listener, a small static program, accepts connections there; two
-commands at a time carry their bytes, one each way. Whatever the policy sends through it reaches the
-server as bytes of a connection, and nothing else.
+The sandbox has no network. The listener, a small static program, accepts connections there and runs
+the harness; two commands at a time carry their bytes, one each way. Whatever the policy sends
+through it reaches the server as bytes of a connection, and nothing else. Both outlive this process:
+another one takes the door over, and what has no answer yet is sent to it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
-from swe_rollout.errors import SandboxError
+from swe_rollout.errors import ClusterError, SandboxError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.session.bootstrap import MACHINES
+from swe_rollout.types.deadline import Deadline
 
 _FRAME: Final = struct.Struct("<II")
 _FOLDER: Final = "/tmp/swe-rollout-door"  # noqa: S108 (in the sandbox)
@@ -28,17 +32,31 @@ _MOST_CONNECTIONS: Final = 256
 _START_S: Final = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramEnd:
+    """How the harness ended."""
+
+    code: int
+    said: str
+    """The end of what it printed."""
+
+
 class Door:
     """Carries the connections of one sandbox to `port` on this machine's loopback."""
 
-    def __init__(self, sandbox: Sandbox, port: int, *, timeout_s: float) -> None:
-        self._sandbox, self._port, self._timeout_s = sandbox, port, timeout_s
+    def __init__(self, sandbox: Sandbox, port: int, clock: Deadline) -> None:
+        self._sandbox, self._port, self._clock = sandbox, port, clock
+        self.ended: ProgramEnd | None = None
+        """Set when the harness has ended."""
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(maxsize=256)
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._tasks = set[asyncio.Task[None]]()
 
-    async def open(self) -> int:
-        """Start the listener and return its port in the sandbox. Raises SandboxError."""
+    async def open(self, command: str, env: Mapping[str, str]) -> None:
+        """Start the listener, which runs `command` with its port in `$DOOR_PORT`.
+
+        Raises SandboxError.
+        """
         machine = await self._sandbox.exec(["uname", "-m"], cwd="/", timeout_s=_START_S)
         name = machine.stdout.decode(errors="replace").strip()
         if name not in MACHINES:
@@ -47,18 +65,27 @@ class Door:
             )
         program = files("swe_rollout.sandbox.listener") / f"listener.{name}"
         await self._sandbox.write_file(_PROGRAM, program.read_bytes(), mode=0o755)
-        command = [_PROGRAM, "serve", _SOCKET, "0"]
-        begun = await self._sandbox.exec(command, cwd="/", timeout_s=_START_S)
+        begun = await self._sandbox.exec(
+            [_PROGRAM, "serve", _SOCKET, command], env=env, timeout_s=_START_S
+        )
         if not begun.ok:
             raise SandboxError(
                 "nothing can listen in the sandbox", why=begun.stderr.decode(errors="replace")[:200]
             )
-        return int(begun.stdout)
+
+    async def take(self) -> None:
+        """Take over a door that another process has opened. Raises SandboxError."""
+        await self._sandbox.exec([_PROGRAM, "take", _SOCKET], cwd="/", timeout_s=_START_S)
+
+    async def stop(self) -> None:
+        """End the harness and the listener, as far as they are still there."""
+        with suppress(SandboxError, ClusterError):
+            await self._sandbox.exec([_PROGRAM, "stop", _SOCKET], cwd="/", timeout_s=_START_S)
 
     async def carry(self) -> None:
         """Carry bytes both ways until cancelled. Raises SandboxError when the sandbox is lost.
 
-        It ends when the listener does: a harness that ends its own door ends its episode.
+        It returns when the harness has ended, or has ended its own door.
         """
         both = [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
         try:
@@ -78,9 +105,11 @@ class Door:
             found = await self._sandbox.exec(
                 [_PROGRAM, "wait", _SOCKET],
                 cwd="/",
-                timeout_s=self._timeout_s,
+                timeout_s=self._clock.remaining_s + _START_S,
                 max_output=_MOST_BYTES,
             )
+            if found.timed_out:
+                continue  # The clock stood still for a while.
             if not found.ok or found.truncated:
                 return
             data = found.stdout
@@ -88,8 +117,12 @@ class Door:
             while len(data) - at >= _FRAME.size:
                 number, length = _FRAME.unpack_from(data, at)
                 at += _FRAME.size
-                await self._received(number, data[at : at + length])
+                frame = data[at : at + length]
                 at += length
+                if not number:
+                    self.ended = _end_of(frame)
+                    return
+                await self._received(number, frame)
 
     async def _received(self, number: int, data: bytes) -> None:
         writer = self._writers.get(number)
@@ -130,22 +163,11 @@ class Door:
                 [_PROGRAM, "send", _SOCKET],
                 cwd="/",
                 stdin=b"".join(frames),
-                timeout_s=self._timeout_s,
+                timeout_s=self._clock.remaining_s + _START_S,
             )
 
 
-@asynccontextmanager
-async def opened(door: Door) -> AsyncIterator[int]:
-    """Open a door and carry while the block runs; yield its port in the sandbox.
-
-    Raises what broke the carrying: a harness that lost us is not to blame for what it then did.
-    """
-    port = await door.open()
-    carrying = asyncio.create_task(door.carry())
-    try:
-        yield port
-    finally:
-        carrying.cancel()
-        (broken,) = await asyncio.gather(carrying, return_exceptions=True)
-        if isinstance(broken, Exception):
-            raise SandboxError("the harness lost its connection", why=str(broken)) from broken
+def _end_of(frame: bytes) -> ProgramEnd:
+    """Read how the harness ended. Whatever ran in the sandbox may have written it."""
+    code, _, said = frame.decode(errors="replace").partition("\n")
+    return ProgramEnd(int(code) if re.fullmatch("[0-9]{1,3}", code) else -1, said.strip())

@@ -13,22 +13,29 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from aiohttp import web
 from pydantic import Field, StringConstraints
 
 from swe_rollout.agent.context import AgentContext
+from swe_rollout.agent.outside import Outside
 from swe_rollout.agent.prompts import MessageRole
-from swe_rollout.errors import ExtensionFailedError
+from swe_rollout.agent.tools.marks import new_mark
+from swe_rollout.errors import ExtensionFailedError, SandboxError
+from swe_rollout.gateway.asked import decode
 from swe_rollout.gateway.conversations import Conversations
-from swe_rollout.gateway.door import Door, opened
+from swe_rollout.gateway.door import Door, ProgramEnd
+from swe_rollout.gateway.nodes import EndedError
 from swe_rollout.gateway.server import MAX_BODY_BYTES, Api
+from swe_rollout.gateway.values import BadRequestError, Request
+from swe_rollout.journal.tape import DivergedError
 from swe_rollout.spec.model import Model
+from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import StopReason
 
-_OUTPUT_BYTES: Final = 1 << 16
 _SHOWN: Final = 1000
+_SHORT_S: Final = 0.01
 
 
 @dataclass(slots=True, eq=False)
@@ -68,73 +75,96 @@ class Harness(Model):
     env: Annotated[dict[str, str], Field(max_length=64)] = Field(default_factory=dict)
     """Further variables. Values may name others, such as `$OPENAI_API_KEY`: the shell has them."""
 
+    runs_in_sandbox: ClassVar[bool] = True
+
     async def __call__(self, context: AgentContext) -> StopReason:
         """Run the program until it ends, or the episode does."""
         played = Conversations.of_agent(context)
-        key = secrets.token_urlsafe(24)
-        clock = context.clock
+        # The same in each life of the episode: the program keeps it.
+        key = new_mark(32)
+        clock, outside = context.clock, context.outside
         clock.reset(context.parts.limits.episode_seconds)
-        timeout_s = clock.remaining_s
-        session = OneSession(key, played)
-        async with (
-            _serving(Api(OneEpisode(session))) as port,
-            opened(Door(context.sandbox, port, timeout_s=timeout_s)) as inside,
-        ):
+        if outside is not None and (stop := await repeat(played, outside)) is not None:
+            return stop
+        async with _serving(Api(OneEpisode(OneSession(key, played)))) as port:
+            sandbox = outside.sandbox if outside else context.sandbox
+            door = Door(sandbox, port, clock)
             try:
-                return await self._run(context, played, _variables(inside, key), timeout_s)
+                if outside is not None and outside.is_running:
+                    await door.take()
+                else:
+                    await door.open(*self._program(context, key))
+                stop = await self._wait(door, played, clock)
             finally:
                 await played.close()
+            await door.stop()
+        return stop if outside is None else await outside.stop(stop)
 
-    async def _run(
-        self, context: AgentContext, played: Conversations, env: dict[str, str], timeout_s: float
-    ) -> StopReason:
+    def _program(self, context: AgentContext, key: str) -> tuple[str, dict[str, str]]:
+        """Return what the listener runs, and the variables that it has."""
         task = "\n\n".join(m.content for m in context.task if m.role is MessageRole.USER)
-        running = asyncio.create_task(
-            context.sandbox.exec(
-                self.command,
-                env=self.env | env | {"TASK": task},
-                timeout_s=timeout_s,
-                max_output=_OUTPUT_BYTES,
-            )
-        )
+        return f"{_EXPORTS}\n{self.command}", self.env | {"TASK": task, "DOOR_KEY": key}
+
+    async def _wait(self, door: Door, played: Conversations, clock: Deadline) -> StopReason:
+        """Return why the program stopped: it ended, its door is gone, or the episode is over.
+
+        Raises what broke the carrying: a harness that lost us is not to blame for what it then did.
+        """
+        carrying = asyncio.create_task(door.carry())
         over = asyncio.create_task(played.over.wait())
         try:
             # A harness may ask for ever, or end as if all was well, when nothing is answered.
-            await asyncio.wait([running, over], return_when=asyncio.FIRST_COMPLETED)
-            if played.state.failure is not None:
-                raise played.state.failure
-            if played.stop is not None:
-                return played.stop
-            ended = await running
+            while not (carrying.done() or over.done() or clock.expired):
+                await asyncio.wait(
+                    [carrying, over],
+                    timeout=max(clock.remaining_s, _SHORT_S),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            is_over = carrying.done() or over.done()
         finally:
-            running.cancel()
-            over.cancel()
-            await asyncio.gather(running, over, return_exceptions=True)
-        if ended.timed_out:
+            for task in (carrying, over):
+                task.cancel()
+            (broken, _) = await asyncio.gather(carrying, over, return_exceptions=True)
+        if isinstance(broken, Exception):
+            raise SandboxError("the harness lost its connection", why=str(broken)) from broken
+        if played.state.failure is not None:
+            raise played.state.failure
+        if played.stop is not None:
+            return played.stop
+        if not is_over:
             return StopReason.TIME_LIMIT
         if not played.episode_turns:
-            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()
+            ended = door.ended or ProgramEnd(-1, "its connection was closed in the sandbox")
             raise ExtensionFailedError(
                 "the harness ended before the policy took a turn",
-                why=f"it ended with code {ended.exit_code}: {said[-_SHOWN:]}",
+                why=f"it ended with code {ended.code}: {ended.said[-_SHOWN:]}",
                 fix="try its command in the task's image: `swe-rollout sandbox run`",
                 retryable=False,
             )
         return StopReason.FINISHED
 
 
-def _variables(port: int, key: str) -> dict[str, str]:
-    base = f"http://127.0.0.1:{port}"
-    return {
-        "OPENAI_BASE_URL": f"{base}/v1",
-        "OPENAI_API_BASE": f"{base}/v1",
-        "OPENAI_API_KEY": key,
-        "ANTHROPIC_BASE_URL": base,
-        "ANTHROPIC_API_KEY": key,
-        "GOOGLE_GEMINI_BASE_URL": base,
-        "GEMINI_API_KEY": key,
-        "NO_PROXY": "127.0.0.1",
-    }
+_EXPORTS: Final = """\
+door=http://127.0.0.1:$DOOR_PORT
+export OPENAI_BASE_URL=$door/v1 OPENAI_API_BASE=$door/v1 OPENAI_API_KEY=$DOOR_KEY \
+  ANTHROPIC_BASE_URL=$door ANTHROPIC_API_KEY=$DOOR_KEY GOOGLE_GEMINI_BASE_URL=$door \
+  GEMINI_API_KEY=$DOOR_KEY NO_PROXY=127.0.0.1
+unset DOOR_PORT DOOR_KEY door"""
+
+
+async def repeat(played: Conversations, journal: Outside) -> StopReason | None:
+    """Answer what earlier lives were asked; return why the program had stopped, if it had.
+
+    Raises DivergedError.
+    """
+    requests: list[Request] = []
+    for data in journal.asked:
+        try:
+            requests.append(decode(data, requests))
+            await played.answer(requests[-1])
+        except (ValueError, BadRequestError, EndedError) as error:
+            raise DivergedError(f"what the harness asked has no answer: {error}") from error
+    return journal.stopped
 
 
 @asynccontextmanager

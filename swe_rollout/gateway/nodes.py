@@ -29,6 +29,8 @@ class Node:
     _branch: OpenBranch | None = None
     end: int = 0
     """The tokens of the branch with the answer."""
+    turn: int = 0
+    """The answer's turn."""
     task: asyncio.Task[Answer] = field(init=False)
     calls: tuple[ToolCall, ...] = ()
     """The calls of the answer, as they were sampled."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 
 import structlog
 
+from swe_rollout.agent.context import AgentContext
+from swe_rollout.agent.outside import runs_in_sandbox
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import (
     SandboxDestroyedError,
@@ -19,6 +22,7 @@ from swe_rollout.errors import (
 from swe_rollout.journal.base import Journal, Workplace, start
 from swe_rollout.journal.entries import Chunk, DamagedChunkError, End, Restored
 from swe_rollout.journal.fork_point import ForkPoint
+from swe_rollout.journal.outside import AfterTurns, OutsideJournal
 from swe_rollout.journal.reading import Earlier, read
 from swe_rollout.journal.restoring import (
     as_it_was,
@@ -36,6 +40,7 @@ from swe_rollout.sandbox.base import Sandbox, Snapshots
 from swe_rollout.sandbox.repository import Patch
 from swe_rollout.store.journals import JournalRef, Journals
 from swe_rollout.types.episode import Resumption
+from swe_rollout.types.turn import Turn
 
 log = structlog.get_logger()
 
@@ -67,8 +72,10 @@ class AttemptJournal(Journal):
         self._restored_as: Restored | None = None
         known = earlier or (fork and fork.earlier(ref))
         self._tape = Tape(known.entries if known else ())
+        self._known = known.entries if known else ()
         self._seed = known.header.seed if known else secrets.token_hex(16)
         self._writer: JournalWriter | None = None
+        self._is_outside = False
 
     @property
     def resumption(self) -> Resumption | None:
@@ -134,6 +141,8 @@ class AttemptJournal(Journal):
         sandbox = await self._attached(attempt, context, earlier)
         is_attached = sandbox is not None
         if sandbox is None:
+            if runs_in_sandbox(context.program):
+                raise DivergedError("its program ended with its sandbox")
             if why := would_lack(earlier, context):
                 raise DivergedError(why)
             sandbox = await context.start_sandbox(attempt, snapshots=True)
@@ -163,7 +172,10 @@ class AttemptJournal(Journal):
         if earlier.mark is not None and earlier.deltas:
             # Nobody else ever writes the chunk with this number, so no other life has this number.
             life, delta = self._ref.chunks, earlier.deltas[-1].number
-            sandbox = await context.attach_sandbox(attempt, earlier.mark, life=life, delta=delta)
+            mark = earlier.mark
+            if runs_in_sandbox(context.program):
+                mark = replace(mark, effects=-1)  # Nobody knows what it has done since.
+            sandbox = await context.attach_sandbox(attempt, mark, life=life, delta=delta)
         async with AsyncExitStack() as undo:
             if sandbox is not None:
                 undo.push_async_callback(sandbox.close)
@@ -171,10 +183,26 @@ class AttemptJournal(Journal):
             undo.pop_all()
         return sandbox
 
+    def agent_context(
+        self,
+        attempt: Attempt,
+        context: JobContext,
+        place: Workplace,
+        *,
+        on_turn: Callable[[Turn], None],
+    ) -> AgentContext:
+        self._is_outside = runs_in_sandbox(context.program)
+        agent = super().agent_context(attempt, context, place, on_turn=on_turn)
+        if self._is_outside and (self._writer or self._earlier):
+            writer = self._writer or NoTurns(self._tape)
+            agent.outside = OutsideJournal(self._tape, writer, place.sandbox, self._known)
+        return agent
+
     def _taped(self) -> Taped | None:
         if self._writer is None and self._earlier is None:
             return None
-        return Taped(self._tape, self._writer or NoTurns(self._tape))
+        barriers = self._writer or NoTurns(self._tape)
+        return Taped(self._tape, AfterTurns() if self._writer and self._is_outside else barriers)
 
     @contextmanager
     def playing(self) -> Iterator[None]:

@@ -190,7 +190,8 @@ class SandboxMark:
     uid: str
     """The sandbox's id, which no other sandbox ever has."""
     effects: int
-    """Number of operations begun that could change something; if equal, nothing changed."""
+    """Number of operations begun that could change something; if equal, nothing changed. Negative
+    in a mark that any number will do for."""
 
 
 @runtime_checkable

@@ -260,8 +260,9 @@ async def open_journals(
 
     `on_turn` is called whenever a turn becomes durable; `samples` is as in `open`.
     """
-    # A harness is in the middle of anything when its worker dies, and can't be told.
-    if job.spec.retry.resume is Resume.NEVER or job.spec.agent.harness:
+    # A harness lives on only with its sandbox.
+    is_lost = job.spec.agent.harness is not None and job.spec.sandbox.pod is None
+    if job.spec.retry.resume is Resume.NEVER or is_lost:
         return None
     name = job.metadata.name
     keeper = JournalKeeper(store, name) if job.spec.store.keep_journals else None

@@ -1,11 +1,14 @@
 /* A door from a sandbox's loopback to its worker, which has no other way in than commands.
  *
- *   listener serve SOCKET PORT   listens on 127.0.0.1:PORT (0: any), prints the port, goes on behind
- *   listener send SOCKET         takes frames on stdin and writes them to their connections
- *   listener wait SOCKET         prints the next frames: what connections sent, or that they ended
+ *   listener serve SOCKET COMMAND   listens on 127.0.0.1, runs the command with $DOOR_PORT behind
+ *   listener send SOCKET            takes frames on stdin and writes them to their connections
+ *   listener wait SOCKET            prints the next frames: what connections sent, or that they ended
+ *   listener take SOCKET            gives the door to another worker: what has no answer is sent again
+ *   listener stop SOCKET            ends the command and the listener
  *
  * A frame is a connection's number and a length, 4 bytes each, little-endian, and that many bytes;
- * a length of 0 ends the connection. Everything is bounded, for a policy may be at both ends.
+ * a length of 0 ends the connection. Number 0 is the command's end: its code, and what it printed
+ * last. Everything is bounded, for a policy may be at both ends.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,9 +23,11 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 256, CALLERS = 8, CHUNK = 1 << 16, MOST_IN = 1 << 20, MOST_OUT = 64 << 20, MOST_GIVEN = 4 << 20 };
+enum { CONNECTIONS = 256, CALLERS = 8, CHUNK = 1 << 16, MOST_IN = 1 << 20, MOST_OUT = 64 << 20, MOST_GIVEN = 4 << 20,
+       MOST_KEPT = 48 << 20, TAIL = 4096 };
 
 struct buffer {
     unsigned char *bytes;
@@ -33,6 +38,7 @@ struct connection {
     int fd; /* -1: free */
     uint32_t number;
     struct buffer in, out;
+    struct buffer kept; /* what the worker got since it last answered */
     int ended, told, closes;
 };
 
@@ -42,6 +48,14 @@ struct caller {
     struct buffer got;
 };
 
+struct program {
+    pid_t pid; /* 0: it has ended */
+    int printed, code, told;
+    char tail[2 * TAIL];
+    size_t length;
+};
+
+static struct program program;
 static struct connection connections[CONNECTIONS];
 static struct caller callers[CALLERS];
 static uint32_t last_number;
@@ -72,6 +86,7 @@ static void forget(struct connection *c)
     close(c->fd);
     drop(&c->in, c->in.length);
     drop(&c->out, c->out.length);
+    drop(&c->kept, c->kept.length);
     memset(c, 0, sizeof *c);
     c->fd = -1;
 }
@@ -105,17 +120,37 @@ static int put_frame(int fd, uint32_t number, const void *bytes, uint32_t length
     return put(fd, head, sizeof head) || put(fd, bytes, length);
 }
 
+/* Gives what a connection sent, and keeps it until there is an answer. */
+static void give_in(struct caller *waiting, struct connection *c)
+{
+    put_frame(waiting->fd, c->number, c->in.bytes, c->in.length);
+    if (c->kept.length + c->in.length > MOST_KEPT || append(&c->kept, c->in.bytes, c->in.length))
+        drop(&c->kept, c->kept.length);
+    drop(&c->in, c->in.length);
+}
+
+static void give_end(struct caller *waiting)
+{
+    char text[16 + TAIL];
+    size_t tail = program.length < TAIL ? program.length : TAIL;
+    int head = sprintf(text, "%d\n", program.code);
+    memcpy(text + head, program.tail + program.length - tail, tail);
+    put_frame(waiting->fd, 0, text, head + tail);
+    program.told = 1;
+}
+
 static void give(struct caller *waiting)
 {
-    int gave = 0;
+    int gave = !program.pid && !program.told;
+    if (gave)
+        give_end(waiting);
     size_t given = 0;
     for (struct connection *c = connections; c < connections + CONNECTIONS; c++) {
         if (c->fd < 0 || given > MOST_GIVEN)
             continue;
         if (c->in.length) {
             given += c->in.length;
-            put_frame(waiting->fd, c->number, c->in.bytes, c->in.length);
-            drop(&c->in, c->in.length);
+            give_in(waiting, c);
             gave = 1;
         } else if (c->ended && !c->told) {
             put_frame(waiting->fd, c->number, "", 0);
@@ -132,6 +167,7 @@ static void deliver(uint32_t number, const unsigned char *bytes, uint32_t length
 {
     for (struct connection *c = connections; c < connections + CONNECTIONS; c++)
         if (c->fd >= 0 && c->number == number) {
+            drop(&c->kept, c->kept.length);
             if (!length)
                 c->closes = 1;
             else if (c->out.length + length > MOST_OUT || append(&c->out, bytes, length))
@@ -155,6 +191,41 @@ static void take(struct caller *c)
     drop(&c->got, at);
 }
 
+/* Forgets the worker before: its callers, and the numbers that it knows. */
+static void hand_over(struct caller *to)
+{
+    for (struct caller *c = callers; c < callers + CALLERS; c++)
+        if (c != to && c->fd >= 0)
+            hang_up(c);
+    for (struct connection *c = connections; c < connections + CONNECTIONS; c++) {
+        if (c->fd < 0)
+            continue;
+        /* Nothing tells an answer that broke off from one that is whole. */
+        if (!c->kept.length && !c->in.length)
+            c->closes = 1;
+        if (c->kept.length && append(&c->kept, c->in.bytes, c->in.length)) {
+            forget(c);
+            continue;
+        }
+        if (c->kept.length) {
+            drop(&c->in, c->in.length);
+            c->in = c->kept;
+            c->kept = (struct buffer){NULL, 0};
+        }
+        c->number = ++last_number;
+        c->told = 0;
+    }
+    program.told = 0;
+    hang_up(to);
+}
+
+static void stop(void)
+{
+    if (program.pid > 0)
+        kill(-program.pid, SIGKILL);
+    _exit(0);
+}
+
 static void hear(struct caller *c)
 {
     unsigned char bytes[CHUNK];
@@ -176,6 +247,12 @@ static void hear(struct caller *c)
     if (!c->mode) {
         c->mode = *at++;
         n--;
+        if (c->mode == 't') {
+            hand_over(c);
+            return;
+        }
+        if (c->mode == 'q')
+            stop();
     }
     if (c->got.length + n > MOST_OUT || append(&c->got, at, n)) {
         hang_up(c);
@@ -235,9 +312,43 @@ static void tell(struct connection *c)
     }
 }
 
-static void turn(int tcp, int local)
+/* Keeps the end of what the command prints. */
+static int listen_to_program(void)
 {
-    struct pollfd polled[2 + CONNECTIONS + CALLERS] = {{tcp, POLLIN, 0}, {local, POLLIN, 0}};
+    char bytes[TAIL];
+    ssize_t n = read(program.printed, bytes, sizeof bytes);
+    if (n <= 0) {
+        if (!n || (errno != EAGAIN && errno != EINTR)) {
+            close(program.printed);
+            program.printed = -1;
+        }
+        return 0;
+    }
+    if (program.length + n > sizeof program.tail) {
+        memmove(program.tail, program.tail + program.length - TAIL, TAIL);
+        program.length = TAIL;
+    }
+    memcpy(program.tail + program.length, bytes, n);
+    program.length += n;
+    return 1;
+}
+
+static void reap(void)
+{
+    int status;
+    if (program.pid <= 0 || waitpid(program.pid, &status, WNOHANG) != program.pid)
+        return;
+    program.pid = 0;
+    program.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    while (program.printed >= 0 && listen_to_program())
+        ;
+}
+
+static void turn(int tcp, int local, const sigset_t *while_waiting)
+{
+    struct pollfd polled[3 + CONNECTIONS + CALLERS] = {{tcp, POLLIN, 0}, {local, POLLIN, 0}};
+    struct pollfd *printed = &polled[2 + CONNECTIONS + CALLERS];
+    *printed = (struct pollfd){program.printed, POLLIN, 0};
     for (int i = 0; i < CONNECTIONS; i++) {
         struct connection *c = &connections[i];
         int reads = !c->ended && c->in.length < MOST_IN;
@@ -248,8 +359,12 @@ static void turn(int tcp, int local)
     for (int i = 0; i < CALLERS; i++)
         polled[2 + CONNECTIONS + i] =
             (struct pollfd){callers[i].fd, callers[i].mode == 'w' ? 0 : POLLIN, 0};
-    if (poll(polled, 2 + CONNECTIONS + CALLERS, -1) < 0)
-        return;
+    int ready = ppoll(polled, 3 + CONNECTIONS + CALLERS, NULL, while_waiting);
+    reap();
+    if (ready < 0)
+        memset(polled, 0, sizeof polled);
+    if (ready > 0 && program.printed >= 0 && printed->revents)
+        listen_to_program();
     if (polled[0].revents)
         admit(tcp);
     if (polled[1].revents)
@@ -290,10 +405,37 @@ static int local_socket(const char *path, struct sockaddr_un *at)
     return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 }
 
-static int serve(const char *path, int port)
+static void wake(int signal)
+{
+    (void)signal;
+}
+
+static int start(const char *command, int port, const sigset_t *signals)
+{
+    int ends[2];
+    char text[16];
+    sprintf(text, "%d", port);
+    if (setenv("DOOR_PORT", text, 1) || pipe2(ends, O_CLOEXEC) || (program.pid = fork()) < 0)
+        return -1;
+    if (!program.pid) {
+        setsid();
+        signal(SIGPIPE, SIG_DFL);
+        sigprocmask(SIG_SETMASK, signals, NULL);
+        dup2(ends[1], 1);
+        dup2(ends[1], 2);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    program.printed = ends[0];
+    return fcntl(ends[0], F_SETFL, O_NONBLOCK);
+}
+
+static int serve(const char *path, const char *command)
 {
     struct sockaddr_un at;
-    struct sockaddr_in door = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in door = {.sin_family = AF_INET};
+    sigset_t child, before;
     socklen_t size = sizeof door;
     int yes = 1, local = local_socket(path, &at), tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     door.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -316,8 +458,15 @@ static int serve(const char *path, int port)
         connections[i].fd = -1;
     for (int i = 0; i < CALLERS; i++)
         callers[i].fd = -1;
+    /* A child that ends is only noticed while waiting, so none is missed. */
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, &before);
+    signal(SIGCHLD, wake);
+    if (start(command, ntohs(door.sin_port), &before))
+        program.pid = 0;
     for (;;)
-        turn(tcp, local);
+        turn(tcp, local, &before);
 }
 
 static int copy(int from, int to)
@@ -347,9 +496,11 @@ int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
     if (argc == 4 && !strcmp(argv[1], "serve"))
-        return serve(argv[2], atoi(argv[3]));
-    if (argc == 3 && (!strcmp(argv[1], "send") || !strcmp(argv[1], "wait")))
-        return call(argv[2], argv[1]);
-    fprintf(stderr, "usage: listener serve SOCKET PORT | send SOCKET | wait SOCKET\n");
+        return serve(argv[2], argv[3]);
+    const char *modes[] = {"send", "wait", "take", "stop"};
+    for (int i = 0; argc == 3 && i < 4; i++)
+        if (!strcmp(argv[1], modes[i]))
+            return call(argv[2], i == 3 ? "q" : modes[i]);
+    fprintf(stderr, "usage: listener serve SOCKET COMMAND | send, wait, take or stop SOCKET\n");
     return 2;
 }

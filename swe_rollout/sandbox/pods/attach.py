@@ -122,7 +122,9 @@ class PodAttachment:
         )
 
     async def _check(self, session: Session) -> None:
-        """Return once nothing runs, if nothing was begun since the mark."""
+        """Return once nothing runs, if nothing was begun since the mark that matters."""
+        if self.mark.effects < 0:
+            return
         while True:
             state = await session.state()
             if state is None or state.effects != self.mark.effects:

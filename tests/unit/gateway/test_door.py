@@ -9,8 +9,9 @@ from typing import cast
 import pytest
 
 from swe_rollout.errors import SandboxError
-from swe_rollout.gateway.door import Door, opened
+from swe_rollout.gateway.door import Door, ProgramEnd
 from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.types.deadline import Deadline
 
 CHUNK = 1 << 20
 
@@ -22,6 +23,7 @@ class _Flood:
         self.left = 64
         self.held: list[int] = []
         self.door: Door | None = None
+        self.frame = struct.pack("<II", 1, CHUNK) + b"a" * CHUNK
 
     async def exec(self, command: list[str], **_: object) -> ExecResult:
         assert self.door is not None
@@ -30,8 +32,7 @@ class _Flood:
             return await never
         self.held += [w.transport.get_write_buffer_size() for w in self.door._writers.values()]
         self.left -= 1
-        frame = struct.pack("<II", 1, CHUNK) + b"a" * CHUNK
-        return ExecResult(0 if self.left else 1, frame, b"")
+        return ExecResult(0 if self.left else 1, self.frame, b"")
 
 
 async def test_no_more_is_read_than_the_server_takes() -> None:
@@ -46,40 +47,35 @@ async def test_no_more_is_read_than_the_server_takes() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     flood = _Flood()
-    flood.door = Door(cast("Sandbox", flood), server.sockets[0].getsockname()[1], timeout_s=60.0)
+    flood.door = Door(cast("Sandbox", flood), server.sockets[0].getsockname()[1], Deadline(60.0))
     async with server:
         await flood.door.carry()
         await served.wait()
     assert max(flood.held) <= CHUNK
 
 
-class _Lost:
-    """A sandbox in which a door opens, and nothing works from then on."""
+@pytest.mark.parametrize(
+    ("frame", "code", "said"),
+    [(b"3\nno\xff", 3, "no\ufffd"), (b"", -1, ""), (b"-9\n", -1, ""), (b"9" * 9000, -1, "")],
+)
+async def test_it_ends_with_the_program_whatever_tells_its_end(
+    frame: bytes, code: int, said: str
+) -> None:
+    flood = _Flood()
+    flood.frame = struct.pack("<II", 0, len(frame)) + frame
+    flood.door = door = Door(cast("Sandbox", flood), 1, Deadline(60.0))
+    await door.carry()
+    assert door.ended == ProgramEnd(code, said)
 
-    def __init__(self) -> None:
-        self.waited = asyncio.Event()
+
+class _Lost:
+    """A sandbox that is lost as soon as anything is to be carried."""
 
     async def exec(self, command: list[str], **_: object) -> ExecResult:
-        match command:
-            case ["uname", "-m"]:
-                return ExecResult(0, b"x86_64\n", b"")
-            case [_, "serve", *_]:
-                return ExecResult(0, b"1234\n", b"")
-            case _:
-                self.waited.set()
-                raise SandboxError("the pod is gone")
-
-    async def write_file(self, path: str, data: bytes, *, mode: int) -> None:
-        del path, data, mode
+        del command
+        raise SandboxError("the pod is gone")
 
 
-async def test_who_loses_its_door_is_not_to_blame_for_what_it_does_then() -> None:
-    lost = _Lost()
-
-    async def play() -> None:
-        async with opened(Door(cast("Sandbox", lost), 1, timeout_s=60.0)) as port:
-            assert port == 1234
-            await lost.waited.wait()
-
+async def test_who_loses_its_door_is_told_so() -> None:
     with pytest.raises(SandboxError, match="the pod is gone"):
-        await play()
+        await Door(cast("Sandbox", _Lost()), 1, Deadline(60.0)).carry()
