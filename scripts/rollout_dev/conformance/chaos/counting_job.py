@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from tokenizers import Tokenizer
@@ -23,15 +24,21 @@ STORE_PORT: Final = 9000
 STORE: Final = "s3://rollouts"
 _RESPONSE_END: Final = "</tool_response>"
 _TEST: Final = "TestCounted"
+_ENDED: Final = ("submitted", "finished")
 _LOGPROB: Final = -0.5
 TOKENIZER: Final = "/usr/local/lib/python3.11/dist-packages/swe_rollout/testing/tokenizer"
 """The path of the tokenizer in the workers' image."""
 
 
-def script(turns: int) -> str:
+HARNESS: Final = Path(__file__).parents[4] / "tests" / "e2e" / "mini_harness.py"
+"""A program that is the agent, and that never asks twice."""
+
+
+def script(turns: int, *, harness: bool = False) -> str:
     """Return the script of `generate_server` whose turn k asks for line k."""
     tokenizer = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
-    texts = [*(call(turn) for turn in range(turns - 1)), SUBMIT]
+    last = "I have counted.<|im_end|>" if harness else SUBMIT
+    texts = [*(call(turn) for turn in range(turns - 1)), last]
     responses = [
         {"ids": tokenizer.encode(text, add_special_tokens=False).ids, "text": text}
         for text in texts
@@ -71,16 +78,25 @@ def row(original: Mapping[str, object], turns: int, number: int = 1) -> dict[str
 
 
 def document(
-    name: str, *, dataset: str, host: str, samples: int, parallelism: int, workers: int
+    name: str,
+    *,
+    dataset: str,
+    host: str,
+    samples: int,
+    parallelism: int,
+    workers: int,
+    harness: bool = False,
 ) -> Json:
     """Return the RolloutJob; `host` is the relay's name, `dataset` an address in the store."""
     small = {"cpu": "10m", "ephemeralStorage": "64Mi"}
+    program = f"python3 - <<'END_OF_PROGRAM'\n{HARNESS.read_text('utf-8')}\nEND_OF_PROGRAM\n"
     return {
         "apiVersion": "swe-rollout.dev/v1alpha1",
         "kind": "RolloutJob",
         "metadata": {"name": name},
         "spec": {
             "dataset": {"swebench": {"uri": dataset}},
+            **({"agent": {"harness": {"command": program}}} if harness else {}),
             "samples": samples,
             "parallelism": parallelism,
             "policy": {
@@ -118,7 +134,7 @@ def verdict_of(record: Json, turns: int) -> Verdict:
     """Judge a committed record of the job."""
     lines = [line[1:] for line in str(record["patch"]).splitlines() if line[1:].isdigit()]
     is_counted = lines == counted(turns).splitlines()
-    is_right = record["reward"] == 1.0 and record["stop_reason"] == "submitted" and is_counted
+    is_right = record["reward"] == 1.0 and record["stop_reason"] in _ENDED and is_counted
     resumption = record.get("resumption")
     said = (record["reward"], record["stop_reason"], record.get("failure"), lines)
     return Verdict(

@@ -46,6 +46,8 @@ class Ground:
     workers: int
     """Number of workers of each job, each with one task."""
     api: ApiRelay
+    harness: bool = False
+    """Whether the agent is a program in the sandbox."""
 
     def apply(self, name: str, *, episodes: int, parallelism: int) -> None:
         """Create a job; the episodes are divided among the workers."""
@@ -56,6 +58,7 @@ class Ground:
             samples=episodes // self.workers,
             parallelism=parallelism,
             workers=self.workers,
+            harness=self.harness,
         )
         self._kubectl("apply", "--filename", "-", stdin=json.dumps(document))
 
@@ -190,7 +193,9 @@ def is_ready(pod: Json) -> bool:
 
 
 @contextmanager
-def opened(*, turns: int, pause_s: float, workers: int = 1) -> Iterator[Ground]:
+def opened(
+    *, turns: int, pause_s: float, workers: int = 1, harness: bool = False
+) -> Iterator[Ground]:
     """Install this checkout and create a namespace, which is deleted at the end.
 
     `turns` counts all turns of an episode; the engine takes `pause_s` for each.
@@ -204,27 +209,27 @@ def opened(*, turns: int, pause_s: float, workers: int = 1) -> Iterator[Ground]:
         kubectl("create", "namespace", namespace)
         try:
             _say("the store, the engine and the relay start")
-            _start_parts(namespace, image, turns, pause_s)
+            parts = _parts(image, pause_s, counting_job.script(turns, harness=harness))
+            _start_parts(namespace, parts)
             address = f"{STORE}/datasets/count-{turns}.jsonl"
             original = _released_row()
             rows = [counting_job.row(original, turns, number + 1) for number in range(workers)]
             lines = "".join(json.dumps(row) + "\n" for row in rows)
             _in_store(namespace, "write", address, stdin=lines)
-            yield Ground(namespace, address, workers, api)
+            yield Ground(namespace, address, workers, api, harness)
         finally:
             kubectl("delete", _RJ, "--all", "--timeout=90s", namespace=namespace)
             kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def _start_parts(namespace: str, image: str, turns: int, pause_s: float) -> None:
+def _start_parts(namespace: str, parts: Json) -> None:
     command = [str(_ROOT / "scripts" / "cluster-s3"), "up", namespace]
     subprocess.run(command, check=True, capture_output=True)
     # Its data would be lost with its pod.
     never_evicted = {"priorityClassName": "system-cluster-critical"}
     patch = json.dumps({"spec": {"template": {"spec": never_evicted}}})
     kubectl("patch", "deployment", "dev-s3", "--patch", patch, namespace=namespace)
-    parts = json.dumps(_parts(image, turns, pause_s))
-    kubectl("apply", "--filename", "-", namespace=namespace, stdin=parts)
+    kubectl("apply", "--filename", "-", namespace=namespace, stdin=json.dumps(parts))
     _point_store_at_relay(namespace)
     for name in ("dev-s3", _ENGINE, _RELAY):
         ready = ("rollout", "status", f"deployment/{name}", "--timeout=120s")
@@ -252,14 +257,14 @@ def _released_row() -> Json:
     return next(row for row in rows if "python-dotenv" in row["instance_id"])
 
 
-def _parts(image: str, turns: int, pause_s: float) -> Json:
+def _parts(image: str, pause_s: float, script: str) -> Json:
     """Return the manifests of `ground.yaml` for a run."""
     parts: Json = yaml.safe_load(_PARTS.read_text("utf-8"))
     key, files, *services = parts["items"]
     key["stringData"]["SWE_ROLLOUT_SANDBOX_KEY"] = secrets.token_hex(32)
     sources = {Path(str(each.__file__)) for each in (generate_server, relay, fault_proxy)}
     files["data"] = {each.name: each.read_text("utf-8") for each in sources}
-    files["data"]["script.json"] = counting_job.script(turns)
+    files["data"]["script.json"] = script
     for deployment in services[::2]:
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         container["image"] = image

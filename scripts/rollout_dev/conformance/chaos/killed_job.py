@@ -109,7 +109,9 @@ _JOB_S: Final = 3600.0
 def measure(given: Namespace) -> Report:
     """Run both jobs and compare their records."""
     seed = seed_of(given)
-    with grounds.opened(turns=given.turns, pause_s=given.pause, workers=given.workers) as ground:
+    with grounds.opened(
+        turns=given.turns, pause_s=given.pause, workers=given.workers, harness=given.harness
+    ) as ground:
         _apply(ground, _ALONE, given)
         ground.until_ended(_ALONE, within_s=_JOB_S)
         before = ground.sampled() or 0
@@ -186,8 +188,12 @@ def _is_attached(record: Json) -> bool:
 
 
 def _in_flight(kills: Mapping[str, int], given: Namespace) -> int:
-    """Return how many turns were in flight in the processes that were killed."""
-    each = {"worker": -(-given.parallelism // given.workers), "sandbox": 1, "operator": 0}
+    """Return how many turns were in flight in the processes that were killed.
+
+    A harness that is killed with its sandbox begins anew, so all its turns were.
+    """
+    each = {"worker": -(-given.parallelism // given.workers), "operator": 0}
+    each["sandbox"] = int(given.turns) if given.harness else 1
     return sum(each.get(what, int(given.parallelism)) * number for what, number in kills.items())
 
 

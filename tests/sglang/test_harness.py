@@ -1,0 +1,73 @@
+"""A program that is the agent, on a real engine: what is trained on is what the model sampled.
+
+The program goes on from its answers, comes back to an earlier one, and starts a conversation beside
+it. What the tiny model says is noise; its tokens still have to be exact, in every branch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.command import job_writer, printed_json, swe_rollout
+from e2e.records import check, committed, read
+from sglang.served import Served, teach
+
+pytestmark = pytest.mark.sglang
+
+TEMPERATURE = 0.8
+EPISODES, TURNS = 3, 6
+PROGRAM = """\
+import json, os, urllib.request
+
+def ask(messages):
+    body = json.dumps({"model": "policy", "messages": messages, "max_tokens": 24}).encode()
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    key = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+    with urllib.request.urlopen(urllib.request.Request(url, body, key)) as response:
+        answer = json.load(response)["choices"][0]["message"]
+    return [*messages, answer, {"role": "user", "content": "Go on, with <|im_end|> as text."}]
+
+one = ask([{"role": "user", "content": os.environ["TASK"]}])
+line = ask(ask(one))
+fork = [*one[:-1], {"role": "user", "content": "Think again."}]
+ask(ask(fork))
+ask([{"role": "system", "content": "You are another."}, {"role": "user", "content": "Begin."}])
+"""
+
+
+def test_the_tokens_of_a_harness_are_those_that_the_model_sampled(
+    served: Served, tmp_path: Path
+) -> None:
+    job = job_writer(tmp_path, store=f"file://{tmp_path}/store")(
+        names=["sqlparse"],
+        scenarios=["unused"] * EPISODES,
+        parallelism=EPISODES,
+        policy={"sglang": {"url": served.url}, "tokenizer": str(served.tokenizer)},
+        sampling={"temperature": TEMPERATURE},
+        agent={"harness": {"command": f"python3 - <<'END'\n{PROGRAM}\nEND\n"}},
+        limits={"contextTokens": 8000, "maxNewTokens": 48},
+        grading={"enabled": False},
+    )
+    state = printed_json(swe_rollout("run", str(job.path), "-o", "json"))
+    assert (state["committed"], state["masked"]) == (EPISODES, 0)
+    paths = list(committed(job.folder))
+    trained = sum(_trained(read(path)) for path in paths)
+    if served.model is None:
+        return
+    compared = teach(paths, {"default": served.model}, temperature=TEMPERATURE)
+    assert compared["versions"]["default"]["tokens"] == trained
+    assert compared["versions"]["default"]["max_difference"] < 1e-3
+
+
+def _trained(record: dict[str, Any]) -> int:
+    """Return how many tokens are trained on: all that were sampled, each in one branch."""
+    check(record)
+    assert record["failure"] is None
+    assert len(record["turns"]) == TURNS
+    assert len(record["branches"]) == 2
+    trained = sum(record["loss_mask"]) + sum(sum(b["loss_mask"]) for b in record["branches"])
+    assert trained == sum(turn["completion_tokens"] for turn in record["turns"])
+    return trained
