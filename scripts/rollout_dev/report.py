@@ -62,7 +62,7 @@ class Report:
     def to_text(self) -> str:
         """Return a line for each row and ratio."""
         lines = [
-            f"{row.subject:40}"
+            f"{row.subject:39} "
             + (row.skipped or "  ".join(f"{name} {value:g}" for name, value in row.figures.items()))
             for row in self.rows
         ]

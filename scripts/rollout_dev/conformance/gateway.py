@@ -8,12 +8,14 @@ by chance. Before each request it does something to what it was given: spells ar
 texts, drops or repairs turns, compacts, forks, asks again, asks twice at once, or nothing.
 Afterwards, for each episode: every request is its branch so far, each sampled token stands in one
 branch and is trained on once, and no id is there that was neither sampled nor rendered as text.
+
+Beside them are what other systems' tests say of branches, as cases of our own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import functools
 import json
 import random
 import sys
@@ -22,23 +24,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import numpy as np
-
-from rollout_dev.report import Report, Row, parser
-from swe_rollout.agent.parts import AgentParts
-from swe_rollout.agent.prompts import Message, MessageRole, Prompts
-from swe_rollout.agent.renderer import Renderer
-from swe_rollout.agent.tools.base import Toolbox
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from rollout_dev.conformance import gateway_cases
+from rollout_dev.conformance.gateway_scene import Speaking, conversations, problems, trained
+from rollout_dev.report import Report, Row, parser, silence_logs
+from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.gateway.conversations import Conversations
 from swe_rollout.gateway.dialects.base import tool
 from swe_rollout.gateway.nodes import EndedError
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Request, Result, Told
 from swe_rollout.spec.limits import Limits
-from swe_rollout.spec.policy import Sampling
-from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.types.episode import EpisodeId
-from swe_rollout.types.turn import FinishReason, Generation
 
 _REQUESTS: Final = 24
 """The requests of one episode."""
@@ -53,44 +47,16 @@ _FIRST: Final = (Message(MessageRole.SYSTEM, "You fix."), Message(MessageRole.US
 _TEXTS: Final = ("", "I look.", "  Odd  \n", "Là-bas ✓", "<|im_end|>", "a" * 200, "</think>")
 
 
-@dataclass(slots=True)
-class _Random(TokenEngine):
-    """Samples turns by chance, and keeps what it was asked and what it gave."""
-
-    renderer: Renderer
-    chance: random.Random
-    calls: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
-    """The branch, the ids that were sent and those that were sampled."""
-
-    async def info(self) -> EngineInfo:
-        return EngineInfo("random", None, None, None)
-
-    async def generate(self, request: GenerateRequest) -> Generation:
-        ids = self._turn()[: request.max_new_tokens]
-        self.calls.append((request.branch, tuple(request.input_ids.tolist()), ids))
-        stopped = ids[-1] in request.stop_token_ids
-        return Generation(
-            ids,
-            tuple(-self.chance.random() for _ in ids),
-            FinishReason.STOP if stopped else FinishReason.LENGTH,
-            prompt_tokens=len(request.input_ids),
-        )
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
-
-    def _turn(self) -> tuple[int, ...]:
-        chance = self.chance
-        parts = [chance.choice(_TEXTS)]
-        for _ in range(chance.choice((0, 1, 1, 1, 2))):
-            name = chance.choice(("bash", "read", "no_such_tool"))
-            arguments = {"command": chance.choice(_TEXTS), "n": chance.randint(0, 3)}
-            body = json.dumps({"name": name, "arguments": arguments})
-            body = body[:-3] if chance.random() < _BAD_CALLS else body
-            parts.append(f"<tool_call>\n{body}\n</tool_call>")
-        # Whatever a policy writes, its control tokens are single ids.
-        backend, text = self.renderer.tokenizer.backend_tokenizer, "\n".join(parts)
-        return tuple(backend.encode(f"{text}<|im_end|>", add_special_tokens=False).ids)
+def _turn(chance: random.Random) -> str:
+    """Return what a policy says by chance."""
+    parts = [chance.choice(_TEXTS)]
+    for _ in range(chance.choice((0, 1, 1, 1, 2))):
+        name = chance.choice(("bash", "read", "no_such_tool"))
+        arguments = {"command": chance.choice(_TEXTS), "n": chance.randint(0, 3)}
+        body = json.dumps({"name": name, "arguments": arguments})
+        body = body[:-3] if chance.random() < _BAD_CALLS else body
+        parts.append(f"<tool_call>\n{body}\n</tool_call>")
+    return "\n".join(parts)
 
 
 @dataclass(slots=True)
@@ -192,61 +158,50 @@ def main(arguments: Sequence[str]) -> int:
     options.add_argument("--edits", type=int, default=10_000)
     options.add_argument("--seed", type=int, default=1)
     given = options.parse_args(arguments)
-    return asyncio.run(_play(given.edits, given.seed)).printed(as_json=given.json)
+    silence_logs()
+    return asyncio.run(_all(given.edits, given.seed)).printed(as_json=given.json)
 
 
-async def _play(edits: int, seed: int) -> Report:
-    renderer = Renderer.load(str(tokenizer_path()))
-    total, found, problems = Counter[str](), Counter[str](), list[str]()
+async def _all(edits: int, seed: int) -> Report:
+    edited = await _edited(edits, seed)
+    reports = (edited, await gateway_cases.played())
+    return Report(
+        "gateway",
+        tuple(row for report in reports for row in report.rows),
+        ok=all(report.ok for report in reports),
+        ratios=edited.ratios,
+        notes=tuple(note for report in reports for note in report.notes[:20]),
+    )
+
+
+async def _edited(edits: int, seed: int) -> Report:
+    total, found, wrong = Counter[str](), Counter[str](), list[str]()
     episodes = -(-edits // _REQUESTS)
     for number in range(episodes):
         chance = random.Random(f"{seed} {number}")  # noqa: S311 (no secret)
-        engine = _Random(renderer, chance)
+        engine = Speaking(functools.partial(_turn, chance))
         limits = Limits(turns=200, context_tokens=32768, max_new_tokens=512)
-        parts = AgentParts(engine, renderer, Toolbox([]), Prompts(), limits)
-        played = Conversations(parts, EpisodeId("gateway", "edits", number), Sampling())
+        played = conversations(engine, limits, number)
         harness = _Harness(played, chance)
         for _ in range(_REQUESTS):
             await harness.step()
         await played.close()
-        problems += [f"seed {seed}, episode {number}: {each}" for each in _problems(played, engine)]
+        wrong += [f"seed {seed}, episode {number}: {each}" for each in problems(played, engine)]
         total += harness.done
         found.update(
             branches=len(played.branches()),
             turns=len(played.episode_turns),
             notes=len(played.notes),
-            sampled=sum(len(ids) for _, _, ids in engine.calls),
-            trained=sum(sum(branch.loss_mask) for branch in played.branches()),
+            sampled=engine.sampled,
+            trained=trained(played),
         )
         if number % 50 == 0:
             sys.stderr.write(f"{number} of {episodes} episodes\n")
     rows = [Row(name, {"edits": float(count)}) for name, count in total.most_common()]
     return Report(
-        "gateway",
-        (*rows, Row("all", {name: float(count) for name, count in found.items()})),
-        ok=not problems and found["sampled"] == found["trained"],
+        "edits",
+        (*rows, Row("all edits", {name: float(count) for name, count in found.items()})),
+        ok=not wrong,
         ratios={"trained_to_sampled": found["trained"] / found["sampled"]},
-        notes=tuple(problems[:20]),
+        notes=tuple(wrong),
     )
-
-
-def _problems(played: Conversations, engine: _Random) -> list[str]:
-    """Return what does not hold of an episode."""
-    branches, turns, problems = played.branches(), played.episode_turns, list[str]()
-    for branch, sent, ids in engine.calls:
-        kept = branches[branch].token_ids
-        if kept[: len(sent)] != sent or kept[len(sent) : len(sent) + len(ids)] != ids:
-            problems.append(f"branch {branch} does not hold a request of {len(sent)} ids")
-        if any(branches[branch].loss_mask[len(sent) + at] != 1 for at in range(len(ids))):
-            problems.append(f"branch {branch} does not train what was sampled behind {len(sent)}")
-    for turn in turns:
-        start = turn.request.length
-        data = np.array(branches[turn.branch].token_ids[:start], dtype="<i4").tobytes()
-        if hashlib.sha256(data).hexdigest() != turn.request.sha256:
-            problems.append(f"turn {turn.index} has another prompt than its branch")
-    if len(turns) != len(engine.calls):
-        problems.append(f"{len(turns)} turns of {len(engine.calls)} calls")
-    opened = {note.branch for note in played.notes}
-    unexplained = [branch.index for branch in branches[1:] if branch.index not in opened]
-    problems += [f"branch {index} was opened without a reason" for index in unexplained]
-    return problems
