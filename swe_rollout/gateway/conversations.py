@@ -29,7 +29,7 @@ from swe_rollout.errors import EpisodeError, InternalError, failure_of
 from swe_rollout.gateway.answers import answer_of, calls_of
 from swe_rollout.gateway.asked import encode
 from swe_rollout.gateway.matching import (
-    chain,
+    Chains,
     changes,
     exchange_of,
     results_of,
@@ -69,6 +69,7 @@ class Conversations:
         """Set once nothing is answered any more: a limit was reached, or something failed."""
         self.notes: list[Opened] = []
         """What differed, in order."""
+        self.chains = Chains()
         self.stop: StopReason | None = None
         """The limit that ended the episode."""
         self._parts, self._episode, self._sampling = parts, episode, sampling
@@ -115,12 +116,12 @@ class Conversations:
     async def answer(self, request: Request, digests: list[bytes] | None = None) -> Answer:
         """Answer a request; one that was answered, and not gone on from, gets the same answer.
 
-        `digests` are its `chain`. Cancelling the call does not end the sampling. Raises
+        `digests` are its own, of `chains`. Cancelling the call does not end the sampling. Raises
         BadRequestError, EndedError, and the error that ended the episode.
         """
         self._check()
         self._refuse_long(request)
-        digests = digests or chain(request)
+        digests = digests or self.chains.of(request, size_of(request))
         node = next((n for n in self._nodes.get(digests[-1], ()) if n.answers(request)), None)
         # Nothing is awaited before the node is known, so that equal requests find it.
         node = node or self._begun(request, digests)

@@ -11,22 +11,67 @@ import hashlib
 import json
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
 
 from swe_rollout.agent.history import Exchange
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.gateway.values import Answer, Call, Request, Told
 from swe_rollout.types.turn import CallStatus, ToolCall
 
+_KEPT: Final = 4
+"""Conversations that a session knows: the main one, and those of sub-agents."""
+_KEPT_SIZE: Final = 1 << 20
+"""Bytes of the longest body whose conversation is known, or characters: of up to four bytes."""
 
-def chain(request: Request) -> list[bytes]:
-    """Return the digest of the conversation before each turn, and of all of it."""
+
+def chain(request: Request, known: Sequence[Chain] = ()) -> Chain:
+    """Return the digest of the conversation before each turn, and of all of it.
+
+    What it has in common with a known one is compared with it, and not digested again.
+    """
     first = [f"{message.role.value} {message.content.strip()}" for message in request.first]
-    digest = _digest(b"", [_tools(request.tools), *first])
-    found = [digest]
-    for turn in request.turns:
-        digest = _digest(digest, [*_said(turn.text, turn.calls), *_after(turn)])
-        found.append(digest)
-    return found
+    digests = [_digest(b"", [_tools(request.tools), *first])]
+    begun = (each.common(digests[0], request.turns) for each in known)
+    digests = max(begun, key=len, default=[]) or digests
+    for turn in request.turns[len(digests) - 1 :]:
+        digests.append(_digest(digests[-1], [*_said(turn.text, turn.calls), *_after(turn)]))
+    return Chain(digests, request.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A conversation: its digests, and the turns behind the first of them."""
+
+    digests: list[bytes]
+    turns: tuple[Told, ...]
+
+    def common(self, first: bytes, turns: Sequence[Told]) -> list[bytes]:
+        """Return the digests that it shares with another; none if their first ones differ."""
+        if self.digests[0] != first:
+            return []
+        pairs = enumerate(zip(self.turns, turns, strict=False))
+        end = next((at for at, (own, other) in pairs if own != other), None)
+        same = min(len(self.turns), len(turns)) if end is None else end
+        return self.digests[: same + 1]
+
+
+class Chains:
+    """The chains of a session; the last conversations are known."""
+
+    def __init__(self) -> None:
+        self.known: tuple[Chain, ...] = ()
+
+    def of(self, request: Request, size: int) -> list[bytes]:
+        """Return the digests of a request; one of no great `size` is known from now on."""
+        found = chain(request, self.known)
+        if size <= _KEPT_SIZE:
+            # It takes the place of those that it goes on from. Threads may lose each other's.
+            others = (e for e in self.known if found.digests[: len(e.digests)] != e.digests)
+            self.known = (found, *others)[:_KEPT]
+        return found.digests
 
 
 def size_of(request: Request) -> int:
@@ -104,7 +149,7 @@ def _after(turn: Told) -> list[str]:
 
 
 def _tools(tools: Sequence[ToolSpec]) -> str:
-    return json.dumps([tool.function() for tool in tools], sort_keys=True)
+    return msgspec.json.encode([tool.function() for tool in tools], order="sorted").decode()
 
 
 def _digest(before: bytes, parts: Sequence[str]) -> bytes:

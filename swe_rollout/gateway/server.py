@@ -23,7 +23,6 @@ from swe_rollout.gateway.dialects.base import Dialect, Wanted
 from swe_rollout.gateway.dialects.google_generate import GoogleGenerate
 from swe_rollout.gateway.dialects.openai_chat import OpenaiChat
 from swe_rollout.gateway.dialects.openai_responses import OpenaiResponses
-from swe_rollout.gateway.matching import chain
 from swe_rollout.gateway.nodes import EndedError
 from swe_rollout.gateway.values import Answer, BadRequestError
 
@@ -170,7 +169,7 @@ async def _read(http: web.Request, session: Served, dialect: Dialect) -> tuple[W
 
     def read() -> tuple[Wanted, list[bytes]]:
         wanted = dialect.read(body)
-        return wanted, chain(wanted.request)
+        return wanted, session.conversations.chains.of(wanted.request, len(body))
 
     if len(body) < _LARGE_BYTES:
         return read()

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.tools.base import ToolSpec
 
@@ -29,9 +31,11 @@ def _number(text: str) -> int | float:
 
 _EXACT: Final = 1 << 53
 
+# Every request tells all turns again, so what stands for their parts is the type that is made and
+# compared at the least cost.
 
-@dataclass(frozen=True, slots=True)
-class Call:
+
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A call of a tool, as the policy sampled it or as a harness tells it."""
 
     id: str
@@ -55,16 +59,14 @@ class Call:
         return {"arguments": self.arguments} if values is None else values
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, gc=False):
     """The result of a call, by the call's id."""
 
     id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True, gc=False):
     """A turn of the policy as a harness tells it, and what came after it."""
 
     text: str

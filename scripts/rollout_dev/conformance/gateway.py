@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msgspec import structs
+
 from rollout_dev.conformance import gateway_cases
 from rollout_dev.conformance.gateway_scene import Speaking, conversations, problems, trained
 from rollout_dev.report import Report, Row, parser, silence_logs
@@ -114,24 +116,28 @@ class _Harness:
     def _spelt(self) -> Request:
         def spelt(told: Told) -> Told:
             calls = tuple(
-                replace(call, arguments=json.dumps(dict(sorted(call.values.items())), indent=1))
+                structs.replace(
+                    call, arguments=json.dumps(dict(sorted(call.values.items())), indent=1)
+                )
                 if call.values is not None
                 else call
                 for call in told.calls
             )
-            return replace(told, text=f" {told.text}\n", calls=calls)
+            return structs.replace(told, text=f" {told.text}\n", calls=calls)
 
         return self._on(spelt)
 
     def _changed(self) -> Request:
         def changed(told: Told) -> Told:
             call = Call("mine", "invalid", json.dumps({"error": self.chance.choice(_TEXTS)}))
-            return replace(told, text="Not what I said.", calls=(call,), results=())
+            return structs.replace(told, text="Not what I said.", calls=(call,), results=())
 
         return self._on(changed)
 
     def _without_results(self) -> Request:
-        return self._on(lambda told: replace(told, results=told.results[1:], message="Well?"))
+        return self._on(
+            lambda told: structs.replace(told, results=told.results[1:], message="Well?")
+        )
 
     def _dropped(self) -> Request:
         turns = list(self._on().turns)

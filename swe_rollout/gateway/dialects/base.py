@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeVar
 
@@ -28,8 +28,7 @@ class Role(Enum):
     TOOL = "tool"
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True, gc=False):
     """One message, or a part of one, in the order of the conversation."""
 
     role: Role
@@ -99,17 +98,16 @@ def tool(name: str, description: str | None, schema: Mapping[str, object] | None
     return ToolSpec(name, description or "", schema=Arguments.unchecked(shown))
 
 
-@dataclass(slots=True)
-class _Turn:
+class _Turn(msgspec.Struct):
     """A turn as it is read: lists, so that reading costs what the text costs."""
 
-    said: list[str] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
-    messages: list[str] = field(default_factory=list)
+    said: list[str] = []
+    calls: list[Call] = []
+    results: list[Result] = []
+    messages: list[str] = []
 
     def told(self) -> Told:
-        message = "\n\n".join(self.messages)
+        message = "\n\n".join(self.messages) if self.messages else ""
         return Told("".join(self.said), tuple(self.calls), tuple(self.results), message)
 
 
@@ -123,25 +121,24 @@ def conversation(items: Iterable[Item]) -> tuple[tuple[Message, ...], tuple[Told
     user: list[str] = []
     turns: list[_Turn] = []
     for item in items:
-        match item.role:
-            case Role.SYSTEM if not turns:
-                system.append(item.text)
-            case Role.USER if not turns:
-                user.append(item.text)
-            case Role.POLICY:
-                # Neighbours of what the policy said are one turn, unless something came in between.
-                if not turns or turns[-1].results or turns[-1].messages:
-                    turns.append(_Turn())
-                turns[-1].said.append(item.text)
-                turns[-1].calls += item.calls
-            case Role.TOOL if turns:
-                turns[-1].results.append(Result(item.call_id, item.text))
-            case Role.TOOL:
+        role = item.role
+        if role is Role.POLICY:
+            # Neighbours of what the policy said are one turn, unless something came in between.
+            if not turns or turns[-1].results or turns[-1].messages:
+                turns.append(_Turn())
+            turns[-1].said.append(item.text)
+            turns[-1].calls += item.calls
+        elif role is Role.TOOL:
+            if not turns:
                 raise BadRequestError("a tool's result comes before the first turn")
-            case _ if item.text:
+            turns[-1].results.append(Result(item.call_id, item.text))
+        elif turns:
+            if item.text:
                 turns[-1].messages.append(item.text)
-            case _:
-                pass
+        elif role is Role.SYSTEM:
+            system.append(item.text)
+        else:
+            user.append(item.text)
     first = [
         Message(role, "\n\n".join(filter(None, texts)))
         for role, texts in ((MessageRole.SYSTEM, system), (MessageRole.USER, user))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rollout_dev.conformance import gateway
 from swe_rollout.agent.parts import AgentParts
@@ -98,11 +99,13 @@ async def test_a_turn_in_another_form_is_the_same_turn(spelt: dict[str, str], ru
     played = conversations(engine)
     one = await played.answer(ASKED)
     given = told(one, "a.py")
-    call = replace(given.calls[0], **spelt)
+    call = structs.replace(given.calls[0], **spelt)
     await played.answer(
         going_on(
             ASKED,
-            replace(given, text=" I look.\n", calls=(call,), results=(Result(call.id, "a.py"),)),
+            structs.replace(
+                given, text=" I look.\n", calls=(call,), results=(Result(call.id, "a.py"),)
+            ),
         )
     )
     assert len(played.branches()) == 1
@@ -175,10 +178,10 @@ async def test_two_ways_from_one_answer_share_its_ids_and_train_them_once() -> N
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda t: replace(t, calls=(Call("x", "invalid", "{}"),)), "is told otherwise"),
-        (lambda t: replace(t, text="Repaired."), "is told otherwise"),
-        (lambda t: replace(t, results=()), "other results"),
-        (lambda t: replace(t, results=(*t.results, Result("y", "more"))), "other results"),
+        (lambda t: structs.replace(t, calls=(Call("x", "invalid", "{}"),)), "is told otherwise"),
+        (lambda t: structs.replace(t, text="Repaired."), "is told otherwise"),
+        (lambda t: structs.replace(t, results=()), "other results"),
+        (lambda t: structs.replace(t, results=(*t.results, Result("y", "more"))), "other results"),
     ],
 )
 async def test_a_turn_that_came_back_changed_is_a_prompt(

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from swe_rollout.errors import EngineError
 from swe_rollout.gateway import server
+from swe_rollout.gateway.matching import Chains
 from swe_rollout.spec.limits import Limits
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
@@ -275,10 +276,10 @@ async def test_bodies_that_have_not_come_yet_are_a_flood_too(
 async def test_a_failure_of_the_gateway_has_the_form_of_the_api(
     client: Client, monkeypatch: pytest.MonkeyPatch, path: str, kind: str
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise ValueError("odd")
 
-    monkeypatch.setattr(server, "chain", fail)
+    monkeypatch.setattr(Chains, "of", fail)
     key = await open_session(client)
     response = await client.post(path, headers=bearer(key), json=HELLO)
     assert (response.status, (await response.json())["error"]["type"]) == (500, kind)
@@ -373,7 +374,7 @@ async def test_errors_have_the_form_of_their_api_and_the_end_is_told(tmp_path: P
 
 
 async def test_an_engine_that_fails_is_no_reward_0(client: Client, engine: Player) -> None:
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise EngineError("the engine is gone")
 
     engine.before = fail
@@ -438,7 +439,7 @@ async def test_a_fault_of_the_gateway_is_no_reward_0(
 
     key = await open_session(client)
     await client.post(CHAT, headers=bearer(key), json=HELLO)
-    monkeypatch.setattr(server, "chain", broken)
+    monkeypatch.setattr(Chains, "of", broken)
     response = await client.post(CHAT, headers=bearer(key), json=HELLO)
     assert (response.status, (await response.json())["error"]["code"]) == (500, "internal_error")
     summary = await close_session(client, patch="the fix")
