@@ -1,7 +1,7 @@
 """Harnesses that do whatever they like to conversations: do tokens stay exact?
 
     scripts/conformance gateway                  # 10,000 edits
-    scripts/conformance gateway --edits 500 --seed 7
+    scripts/conformance gateway --only edits --edits 500 --seed 7
 
 Each harness plays an episode over the gateway's conversations, against an engine that samples turns
 by chance. Before each request it does something to what it was given: spells arguments anew, trims
@@ -9,7 +9,8 @@ texts, drops or repairs turns, compacts, forks, asks again, asks twice at once, 
 Afterwards, for each episode: every request is its branch so far, each sampled token stands in one
 branch and is trained on once, and no id is there that was neither sampled nor rendered as text.
 
-Beside them are what other systems' tests say of branches, as cases of our own.
+Beside them are what other systems' tests say of branches, as cases of our own, and the vendors' own
+clients (`gateway_clients`, `gateway_cases`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Final
 
 from msgspec import structs
 
-from rollout_dev.conformance import gateway_cases
+from rollout_dev.conformance import gateway_cases, gateway_clients
 from rollout_dev.conformance.gateway_scene import Speaking, conversations, problems, trained
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.agent.prompts import Message, MessageRole
@@ -163,21 +164,23 @@ def main(arguments: Sequence[str]) -> int:
     options = parser("scripts/conformance gateway", __doc__)
     options.add_argument("--edits", type=int, default=10_000)
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--only", choices=("edits", "cases", "clients"))
     given = options.parse_args(arguments)
     silence_logs()
-    return asyncio.run(_all(given.edits, given.seed)).printed(as_json=given.json)
-
-
-async def _all(edits: int, seed: int) -> Report:
-    edited = await _edited(edits, seed)
-    reports = (edited, await gateway_cases.played())
-    return Report(
+    parts = {
+        "edits": lambda: _edited(given.edits, given.seed),
+        "cases": gateway_cases.played,
+        "clients": gateway_clients.played,
+    }
+    reports = [asyncio.run(part()) for name, part in parts.items() if given.only in (None, name)]
+    report = Report(
         "gateway",
         tuple(row for report in reports for row in report.rows),
         ok=all(report.ok for report in reports),
-        ratios=edited.ratios,
+        ratios={name: ratio for report in reports for name, ratio in report.ratios.items()},
         notes=tuple(note for report in reports for note in report.notes[:20]),
     )
+    return report.printed(as_json=given.json)
 
 
 async def _edited(edits: int, seed: int) -> Report:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rollout_dev.conformance import gateway
+from rollout_dev.conformance import gateway, gateway_clients
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Message, MessageRole, Prompts
 from swe_rollout.agent.renderer import Rendered, Renderer
@@ -355,5 +355,16 @@ async def test_a_failure_of_the_engine_ends_the_episode() -> None:
     await played.close()
 
 
-def test_whatever_a_harness_does_tokens_stay_exact() -> None:
-    assert gateway.main(["--edits", "480", "--seed", "3"]) == 0
+@pytest.mark.parametrize("part", [("edits", "--edits=480", "--seed=3"), ("cases",)])
+def test_tokens_stay_exact_whatever_a_harness_does(part: tuple[str, ...]) -> None:
+    assert gateway.main(["--only", *part]) == 0
+
+
+async def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(gateway_clients, "import_module", missing)
+    report = await gateway_clients.played()
+    named = ["openai", "openai", "anthropic", "google-genai"]
+    assert [row.skipped for row in report.rows] == [f"uv pip install {each}" for each in named]
