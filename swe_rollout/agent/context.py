@@ -41,7 +41,7 @@ class AgentContext(StepOrder):
     """One agent: call `begin()`, then `turn()` until it returns a stop reason.
 
     `turns` and `log` can be read at any time, even after a failure: sampled tokens are kept.
-    Observations of the last turn are in the turn but not in the log, because no request held them.
+    Observations of the last turn are in the turn but not in the log: no request held them.
     A step that is not allowed, such as a turn after a limit, raises MisuseError.
     """
 
@@ -66,8 +66,7 @@ class AgentContext(StepOrder):
         self.said = ""
         """The text of the last turn without its reasoning."""
         self.sampling = sampling
-        self.outside: Outside | None = None
-        """The journal of an agent that runs in the sandbox, if it has one."""
+        self.outside: Outside | None = None  # of an agent that runs in the sandbox
         kind = PolicyTurns if parts.chat is None else ChatTurns
         self._policy = kind(parts, episode, sampling, self._state)
         self._own: list[int] = []
@@ -238,10 +237,9 @@ class AgentContext(StepOrder):
     ) -> AgentContext:
         """Start a sub-agent and return its context, ready for its first turn.
 
-        It works in the same sandbox, in its own branch, which starts with `prompt`; a string is a
-        user message after the system prompt. `tools` names some of this agent's tools; None means
-        all. `turns` limits its own turns; all agents share the episode's turns and time. Raises
-        MisuseError beyond `MAX_DEPTH` or `MAX_SUB_AGENTS`.
+        It works in the same sandbox, in a branch of its own that starts with `prompt` (a string: a
+        user message after the system prompt), with all tools or the named ones. `turns` limits its
+        own turns. Raises MisuseError beyond `MAX_DEPTH` or `MAX_SUB_AGENTS`.
         """
         branch = self._begun()
         self._origin.check_room()

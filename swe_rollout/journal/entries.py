@@ -135,7 +135,7 @@ class Ran(msgspec.Struct, frozen=True, tag="ran"):
 
 
 class FileRead(Whole, frozen=True, tag="read"):
-    """A file's content."""
+    """A file's content, or what an agent noted that runs in the sandbox."""
 
     data: bytes
 
@@ -159,12 +159,6 @@ class Observed(Whole, frozen=True, tag="observed"):
     observation: Observation
 
 
-class Noted(Whole, frozen=True, tag="noted"):
-    """What an agent that runs in the sandbox asked for, or why it stopped."""
-
-    data: bytes
-
-
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """An error that the caller can handle, such as a missing file."""
 
@@ -182,7 +176,7 @@ class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
     """The caller stopped waiting, for example at a time limit."""
 
 
-Answer: TypeAlias = Sampled | Said | Ran | FileRead | Done | Observed | Noted | Refused | Cancelled
+Answer: TypeAlias = Sampled | Said | Ran | FileRead | Done | Observed | Refused | Cancelled
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -309,7 +303,6 @@ def _warm_up() -> None:
         FileRead(b""),
         Done(),
         Observed(Observation("")),
-        Noted(b""),
         Refused("", ""),
         Cancelled(),
     )

@@ -6,7 +6,7 @@ in it, and the journal is never behind what the program has seen.
 
 from __future__ import annotations
 
-from swe_rollout.journal.entries import Entry, Noted, digest_of
+from swe_rollout.journal.entries import Entry, FileRead, digest_of
 from swe_rollout.journal.tape import Tape
 from swe_rollout.journal.wrappers import Barriers
 from swe_rollout.sandbox.base import Sandbox
@@ -45,7 +45,7 @@ class OutsideJournal:
         async def same() -> bytes:
             return data
 
-        return await self._tape.call(digest_of(kind, data), same, Noted)
+        return await self._tape.call(digest_of(kind, data), same, FileRead)
 
 
 class AfterTurns:
@@ -62,5 +62,5 @@ def _noted(entries: tuple[Entry, ...], kind: str) -> tuple[bytes, ...]:
     return tuple(
         entry.answer.data
         for entry in entries
-        if isinstance(entry.answer, Noted) and entry.request.startswith(f"{kind}:")
+        if isinstance(entry.answer, FileRead) and entry.request.startswith(f"{kind}:")
     )

@@ -184,3 +184,19 @@ async def test_results_of_the_process_before_are_not_kept(processes: Processes) 
     connected = third._client._current.connection
     assert await asyncio.wait_for(asyncio.shield(connected.states), 5) == {}
     await third.close()
+
+
+async def test_what_a_command_of_another_process_gives_is_nobodys(processes: Processes) -> None:
+    first = await processes.begins()
+    running = asyncio.create_task(first.exec("while [ ! -e go ]; do sleep 0.01; done; echo old"))
+    await asyncio.sleep(0)
+    await first.ping()  # which arrives behind it
+    await processes.dies(first)
+    running.cancel()
+
+    second = await processes.follows(1)
+    await second.exec("touch go")
+    while (state := await second.state()) and state.running:
+        pass
+    assert (await second.exec("echo new")).stdout == b"new\n"
+    await second.close()

@@ -31,6 +31,16 @@ def committed(folder: Path) -> list[Path]:
 
 def check(record: dict[str, Any]) -> None:
     """Check every invariant that the record alone can show."""
+    for number, branch in enumerate([record, *record.get("branches", ())]):
+        turns = [turn for turn in record["turns"] if turn.get("branch", 0) == number]
+        _check_branch(branch, turns)
+    if record["failure"] is not None:
+        assert record["reward"] is None
+    if record["verdict"] is None:
+        assert record["reward"] is None
+
+
+def _check_branch(record: dict[str, Any], turns: list[dict[str, Any]]) -> None:
     ids, mask, logprobs = record["token_ids"], record["loss_mask"], record["logprobs"]
     assert len(ids) == len(mask) == len(logprobs)
     sampled = [0] * len(ids)
@@ -44,14 +54,9 @@ def check(record: dict[str, Any]) -> None:
     assert mask == sampled
     for bit, logprob in zip(mask, logprobs, strict=True):
         assert logprob is None if not bit else math.isfinite(logprob)
-    for turn in record["turns"]:
+    for turn in turns:
         length = turn["request"]["length"]
         head = hashlib.sha256(struct.pack(f"<{length}i", *ids[:length])).hexdigest()
         assert turn["request"]["sha256"] == head
         assert mask[length] == 1
-    completion = sum(turn["completion_tokens"] for turn in record["turns"])
-    assert completion == sum(mask)
-    if record["failure"] is not None:
-        assert record["reward"] is None
-    if record["verdict"] is None:
-        assert record["reward"] is None
+    assert sum(turn["completion_tokens"] for turn in turns) == sum(mask)

@@ -28,7 +28,10 @@ def ask(messages):
     key = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
     with urllib.request.urlopen(urllib.request.Request(url, body, key)) as response:
         answer = json.load(response)["choices"][0]["message"]
-    return [*messages, answer, {"role": "user", "content": "Go on, with <|im_end|> as text."}]
+    calls = answer.get("tool_calls", ())
+    results = [{"role": "tool", "tool_call_id": c["id"], "content": "No."} for c in calls]
+    go_on = {"role": "user", "content": "Go on, with <|im_end|> as text."}
+    return [*messages, answer, *results, go_on]
 
 one = ask([{"role": "user", "content": os.environ["TASK"]}])
 line = ask(ask(one))
@@ -68,6 +71,6 @@ def _trained(record: dict[str, Any]) -> int:
     assert record["failure"] is None
     assert len(record["turns"]) == TURNS
     assert len(record["branches"]) == 2
-    trained = sum(record["loss_mask"]) + sum(sum(b["loss_mask"]) for b in record["branches"])
+    trained: int = sum(record["loss_mask"]) + sum(sum(b["loss_mask"]) for b in record["branches"])
     assert trained == sum(turn["completion_tokens"] for turn in record["turns"])
     return trained

@@ -25,7 +25,7 @@ from swe_rollout.sandbox.session.channel import (
     StreamLostError,
     StreamOpener,
 )
-from swe_rollout.sandbox.session.frames import FrameReader, RequestKind
+from swe_rollout.sandbox.session.frames import FrameReader, RequestKind, parse_states
 from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.sandbox.session.pending import PendingRequests
 from swe_rollout.sandbox.session.seal import KEY_BYTES, Frame, FrameSeal
@@ -58,6 +58,11 @@ class SupervisorConnection:
     """Known requests, and whether each has ended; set by the supervisor's reply to `LIST`."""
     list_number: int = -1
     """Number of the `LIST` request sent over this stream; -1 if none was sent."""
+
+    def receive_states(self, body: bytes) -> None:
+        """Take the reply to `LIST`; only the first one counts."""
+        if not self.states.done():
+            self.states.set_result(parse_states(body))
 
 
 class CurrentConnection:

@@ -39,7 +39,11 @@ class PendingRequests(dict[int, PendingRequest]):
     def __init__(self, last_number: int = 0) -> None:
         """Start numbering after `last_number`."""
         super().__init__()
-        self._last_number = last_number
+        self._first_number = self._last_number = last_number
+
+    def is_of_another_process(self, number: int) -> bool:
+        """Whether a process before made the request, which may still run."""
+        return 0 < number <= self._first_number
 
     def next_number(self) -> int:
         """Return a number that no earlier request of this session used."""

@@ -12,7 +12,6 @@ from swe_rollout.sandbox.session.connection import SupervisorConnection
 from swe_rollout.sandbox.session.frames import (
     CHUNK_BYTES,
     ResponseKind,
-    parse_states,
     protocol_error,
 )
 from swe_rollout.sandbox.session.pending import PendingRequest, PendingRequests
@@ -68,8 +67,7 @@ async def read_results(
                 frame = await connection.reader.frame(connection.seal)
                 match frame.kind, pending.get(frame.number):
                     case ResponseKind.STATES, None if frame.number == connection.list_number:
-                        if not connection.states.done():
-                            connection.states.set_result(parse_states(frame.body))
+                        connection.receive_states(frame.body)
                     case ResponseKind.OUTPUT, request if request is not None:
                         output.add(frame, request)
                     case ResponseKind.RESULT, request if request is not None:
@@ -79,6 +77,11 @@ async def read_results(
                     case ResponseKind.PONG, request if request is not None:
                         request.resolve(ExecResult(exit_code=0, stdout=frame.body, stderr=b""))
                         del pending[frame.number]
+                    case ResponseKind.OUTPUT | ResponseKind.RESULT as kind, _ if (
+                        pending.is_of_another_process(frame.number)
+                    ):
+                        if kind is ResponseKind.RESULT:
+                            acknowledgements.add(frame.number, 0)
                     case kind, _:
                         # A second result too: a request has exactly one, which is never skipped.
                         raise protocol_error(f"kind {kind} of request {frame.number} is unexpected")
