@@ -6,12 +6,11 @@ from rollout_dev.programs import Programs
 
 CONTRACTS = Programs(
     "conformance",
-    with_peers=("exec", "parsers", "tokens"),
+    with_peers=("exec", "gateway", "parsers", "tokens"),
     others=(
         "attacks",
         "chaos",
         "crash_equal",
-        "gateway",
         "grading",
         "harnesses",
         "honest",

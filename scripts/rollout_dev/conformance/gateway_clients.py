@@ -2,7 +2,7 @@
 
 Each plays an episode with one call, two at a time and an end; asks what is refused, and has to
 raise its own error; leaves streams and asks again, and has to get the same answer; and waits as it
-is told. A client that is not installed is a row that says how to install it.
+is told. Without them, there are rows that say how to install them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from aiohttp.test_utils import TestServer
 
 from rollout_dev.conformance.gateway_scene import Speaking, conversations, problems, trained
 from rollout_dev.conformance.gateway_speakers import SPEAKERS, Speaker
+from rollout_dev.peers.environment import HOW
 from rollout_dev.report import Report, Row
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError
@@ -217,8 +218,7 @@ async def played() -> Report:
         try:
             import_module(kind.package)
         except ImportError:
-            install = f"uv pip install {kind.package.replace('.', '-')}"
-            rows.append(Row(kind.name, skipped=install))
+            rows.append(Row(kind.name, skipped=HOW))
             continue
         for name, (part, limits) in _PARTS.items():
             for streams in (True,) if part is _fails_late else (False, True):
