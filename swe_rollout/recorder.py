@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 import structlog
 
+from swe_rollout.agent.branches import EpisodeState
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import Boundary, EpisodeError, SandboxDestroyedError
 from swe_rollout.events import AttemptBegan, AttemptEnded, Phase, PhaseBegan, TurnEnded
@@ -30,6 +31,11 @@ _NO_TOKENS = Branch(0, BranchKind.MAIN, None, 0, (), (), (), ())
 
 class Branched(Protocol):
     """The agents of an episode, or a harness in their place: turns in branches."""
+
+    @property
+    def state(self) -> EpisodeState:
+        """What the agents share."""
+        ...
 
     @property
     def episode_turns(self) -> Sequence[Turn]:
@@ -173,6 +179,7 @@ class Recorder:
             resumption=self.resumption,
             chat=self._chat(),
             stop_evidence=self._stop_evidence,
+            differences=tuple(self.agent.state.differences) if self.agent else (),
             forked_from=fork.record(turns, main) if fork else None,
         )
         return self._recorded

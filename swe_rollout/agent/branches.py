@@ -32,7 +32,7 @@ from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import TokenLog
 from swe_rollout.types.deadline import Deadline
-from swe_rollout.types.trajectory import ChatLine, ChatRecord
+from swe_rollout.types.trajectory import ChatLine, ChatRecord, Difference
 from swe_rollout.types.turn import CallStatus, ToolCall, Turn
 
 _SHORT_CALLS = 8
@@ -239,6 +239,8 @@ class EpisodeState:
         """The turns of all agents, by index."""
         self.branches: list[OpenBranch] = []
         self.sub_agents = 0
+        self.differences: list[Difference] = []
+        """Those of a harness, in order."""
         self.failure: Exception | None = None
         self.is_over = False
         """Whether the agent program has returned."""

@@ -271,10 +271,7 @@ class AgentContext(StepOrder):
         return self._origin.can_spawn
 
     async def restart(self, messages: str | Sequence[Message]) -> None:
-        """Drop the history and go on in a new branch that starts with `messages`.
-
-        Sampled tokens stay in the old branch and in the record.
-        """
+        """Go on in a new branch that starts with `messages`; the old one stays in the record."""
         first = first_messages(self.parts, messages)
         await self._restart(first)
         self._first = first

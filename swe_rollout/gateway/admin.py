@@ -72,7 +72,7 @@ class Admin:
             return _refused(error, 400)
         except SweRolloutError as error:
             return _refused(error, 503)
-        return web.json_response(_summary(record, opened))
+        return web.json_response(_summary(record))
 
     def _check(self, http: web.Request) -> None:
         given = http.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -96,12 +96,12 @@ def _shown(opened: OpenSession) -> dict[str, object]:
     }
 
 
-def _summary(record: Trajectory, opened: OpenSession) -> dict[str, object]:
+def _summary(record: Trajectory) -> dict[str, object]:
     sampled = sum(turn.completion_tokens for turn in record.turns)
     trained = sum(record.loss_mask) + sum(sum(each.loss_mask) for each in record.branches)
     notes = [
         {"turn": note.turn, "branch": note.branch, "reason": note.reason}
-        for note in opened.conversations.notes
+        for note in record.differences
     ]
     return {
         "episode": str(record.episode),

@@ -36,12 +36,12 @@ from swe_rollout.gateway.matching import (
     size_of,
     tells,
 )
-from swe_rollout.gateway.nodes import EndedError, Node, OfHarness, Opened, has_failed, within
+from swe_rollout.gateway.nodes import EndedError, Node, OfHarness, has_failed, within
 from swe_rollout.gateway.values import Answer, BadRequestError, Request
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.types.episode import EpisodeId, StopReason
-from swe_rollout.types.trajectory import ChatLine, ChatRecord
+from swe_rollout.types.trajectory import ChatLine, ChatRecord, Difference
 from swe_rollout.types.turn import Turn
 
 _LONGEST_TOKEN: Final = 32
@@ -67,8 +67,6 @@ class Conversations:
         self.state = state or EpisodeState(parts, lambda _: None)
         self.over = asyncio.Event()
         """Set once nothing is answered any more: a limit was reached, or something failed."""
-        self.notes: list[Opened] = []
-        """What differed, in order."""
         self.chains = Chains()
         self.stop: StopReason | None = None
         """The limit that ended the episode."""
@@ -277,7 +275,8 @@ class Conversations:
 
     def _note(self, branch: OpenBranch, reason: str) -> None:
         if reason:
-            self.notes.append(Opened(len(self.state.turns), branch.index, reason))
+            turn = len(self.state.turns)
+            self.state.differences.append(Difference(turn, branch.index, reason))
 
     async def _sampled(
         self,

@@ -62,15 +62,6 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """Why a branch was opened, or how a request that extends one differs from what was answered."""
-
-    turn: int
-    branch: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class OfHarness:
     """A tool that the harness runs."""
 

@@ -67,6 +67,16 @@ class ChatLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """How a harness told a conversation otherwise than it was, or why that opened a branch."""
+
+    turn: int
+    """The turn that was sampled for that request."""
+    branch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChatRecord:
     """The conversations of an episode over a chat API, which has no tokens."""
 
@@ -132,6 +142,8 @@ class Trajectory:
     """Where the episode was forked from. Absent from the stored form if it was not forked."""
     journal: KeptJournal | None = None
     """The journal that `swe-rollout fork` uses. Absent from the stored form if none is kept."""
+    differences: tuple[Difference, ...] = ()
+    """Of an agent that speaks a chat API. Absent from the stored form if there are none."""
 
     def __repr__(self) -> str:
         failed = self.failure and f"failed ({self.failure.type})"

@@ -15,7 +15,7 @@ from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import BRANCHED_SCHEMA, SCHEMA, Trajectory
 from swe_rollout.types.verdict import Reward
 
-_ADDED = ("chat", "prompts", "resumption", "stop_evidence", "forked_from", "journal")
+_ADDED = ("chat", "prompts", "resumption", "stop_evidence", "forked_from", "journal", "differences")
 """Fields added after the first records of schema 1, omitted if empty."""
 
 

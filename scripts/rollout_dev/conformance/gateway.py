@@ -200,7 +200,7 @@ async def _edited(edits: int, seed: int) -> Report:
         found.update(
             branches=len(played.branches()),
             turns=len(played.episode_turns),
-            notes=len(played.notes),
+            notes=len(played.state.differences),
             sampled=engine.sampled,
             trained=trained(played),
         )

@@ -119,7 +119,7 @@ async def _wrong(case: Case) -> AsyncIterator[str]:
     refused = [each async for each in _asked(case, talk)]
     seen = {
         "branches": [_shown(branch) for branch in talk.branches()],
-        "reasons": [f"{note.branch}: {note.reason}" for note in talk.notes],
+        "reasons": [f"{note.branch}: {note.reason}" for note in talk.state.differences],
         "refused": refused,
     }
     await talk.close()

@@ -124,7 +124,9 @@ async def _plays(scene: _Scene) -> None:
         results = speaker.results(said.calls, [f"$ {each}" for each in commands])
         talk += [*said.items, *(results if commands else ())]
     played = scene.session.conversations
-    scene.expect(f"branches were opened: {played.notes}", holds=len(played.branches()) == 1)
+    scene.expect(
+        f"branches were opened: {played.state.differences}", holds=len(played.branches()) == 1
+    )
 
 
 async def _is_refused(scene: _Scene) -> None:

@@ -93,6 +93,6 @@ def problems(played: Conversations, engine: Speaking) -> list[str]:
         found.append(f"{len(turns)} turns of {len(engine.calls)} calls")
     if trained(played) != engine.sampled:
         found.append(f"{trained(played)} tokens are trained on, of {engine.sampled}")
-    opened = {note.branch for note in played.notes}
+    opened = {note.branch for note in played.state.differences}
     unexplained = [branch.index for branch in branches[1:] if branch.index not in opened]
     return found + [f"branch {index} was opened without a reason" for index in unexplained]

@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from rollout_dev.conformance import gateway, gateway_clients
+from rollout_dev.peers.environment import HOW
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Message, MessageRole, Prompts
 from swe_rollout.agent.renderer import Rendered, Renderer
@@ -59,7 +60,7 @@ def going_on(request: Request, *turns: Told) -> Request:
 
 
 def reasons(played: Conversations) -> list[tuple[int, str]]:
-    return [(note.branch, note.reason) for note in played.notes]
+    return [(note.branch, note.reason) for note in played.state.differences]
 
 
 async def test_what_extends_an_answer_is_a_delta_on_the_sampled_ids() -> None:
@@ -75,7 +76,7 @@ async def test_what_extends_an_answer_is_a_delta_on_the_sampled_ids() -> None:
     (branch,) = played.branches()
     text = RENDERER.decode(branch.token_ids)
     assert [text.count(each) for each in ("a.py", "x = 1", "Hurry.", "It fails.")] == [1] * 4
-    assert not played.notes
+    assert not played.state.differences
     assert_hold(played, engine)
 
 
@@ -366,5 +367,4 @@ async def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(gateway_clients, "import_module", missing)
     report = await gateway_clients.played()
-    named = ["openai", "openai", "anthropic", "google-genai"]
-    assert [row.skipped for row in report.rows] == [f"uv pip install {each}" for each in named]
+    assert [row.skipped for row in report.rows] == [HOW] * 4
