@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
-from aiohttp import web
 from pydantic import Field, StringConstraints
 
 from swe_rollout.agent.context import AgentContext
@@ -27,7 +25,7 @@ from swe_rollout.gateway.asked import decode
 from swe_rollout.gateway.conversations import Conversations
 from swe_rollout.gateway.door import Door, ProgramEnd
 from swe_rollout.gateway.nodes import EndedError
-from swe_rollout.gateway.server import MAX_BODY_BYTES, Api
+from swe_rollout.gateway.server import Api, serving
 from swe_rollout.gateway.values import BadRequestError, Request
 from swe_rollout.journal.tape import DivergedError
 from swe_rollout.spec.model import Model
@@ -86,7 +84,7 @@ class Harness(Model):
         clock.reset(context.parts.limits.episode_seconds)
         if outside is not None and (stop := await repeat(played, outside)) is not None:
             return stop
-        async with _serving(Api(OneEpisode(OneSession(key, played)))) as port:
+        async with serving(Api(OneEpisode(OneSession(key, played))).routes()) as port:
             sandbox = outside.sandbox if outside else context.sandbox
             door = Door(sandbox, port, clock)
             try:
@@ -165,18 +163,3 @@ async def repeat(played: Conversations, journal: Outside) -> StopReason | None:
         except (ValueError, BadRequestError, EndedError) as error:
             raise DivergedError(f"what the harness asked has no answer: {error}") from error
     return journal.stopped
-
-
-@asynccontextmanager
-async def _serving(api: Api) -> AsyncIterator[int]:
-    """Serve an API on a port of this machine's loopback while the block runs."""
-    app = web.Application(client_max_size=MAX_BODY_BYTES)
-    app.add_routes(api.routes())
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()

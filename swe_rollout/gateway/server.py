@@ -7,7 +7,8 @@ it says it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias
 
@@ -16,6 +17,7 @@ import structlog
 from aiohttp import web
 
 from swe_rollout.agent.off_loop import off_loop
+from swe_rollout.engine.scripted.server import SILENT
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.gateway.conversations import Conversations
 from swe_rollout.gateway.dialects.anthropic_messages import AnthropicMessages
@@ -243,6 +245,9 @@ async def _body(http: web.Request) -> bytes:
             return await http.read()
     except TimeoutError as error:
         raise _RefusedError("the body did not come", status=408, code="timeout") from error
+    except ConnectionError as error:
+        # A harness may leave at any time, and may ask again.
+        raise _RefusedError("the body broke off", status=_GONE, code="gone") from error
     except web.RequestPayloadError as error:
         raise BadRequestError("the body is not encoded as its header says") from error
     except web.HTTPRequestEntityTooLarge as error:
@@ -269,3 +274,18 @@ def _refusal(dialect: Dialect, error: _RefusedError) -> web.Response:
     headers = {"Retry-After": str(error.wait_s)} if error.wait_s else None
     body = dialect.error(str(error), code=error.code, status=error.status)
     return web.json_response(body=msgspec.json.encode(body), status=error.status, headers=headers)
+
+
+@asynccontextmanager
+async def serving(routes: Iterable[web.RouteDef]) -> AsyncIterator[int]:
+    """Serve routes on a port of this machine's loopback while the block runs; yield the port."""
+    app = web.Application(client_max_size=MAX_BODY_BYTES)
+    app.add_routes(routes)
+    runner = web.AppRunner(app, access_log=None, logger=SILENT, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

@@ -58,7 +58,9 @@ class Earlier:
     @property
     def lost(self) -> tuple[str, ...]:
         """What a rebuilt sandbox lacks: unsaved files and running processes."""
-        return (*unsaved_in(self.deltas), *(running_in(self.deltas) if self.end is None else ()))
+        if self.end is not None:
+            return ()  # The agent's work was taken from a sandbox that had all.
+        return (*unsaved_in(self.deltas), *running_in(self.deltas))
 
     @property
     def can_be_rebuilt(self) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
@@ -183,11 +184,16 @@ async def serve(
     await serve_app(make_app(engine, setup), host=host, port=port, on_ready=on_ready)
 
 
+SILENT: Final = logging.getLogger(f"{__name__}.http")
+"""Replaces aiohttp's own log, which repeats whatever a client sends that is no HTTP."""
+SILENT.disabled = True
+
+
 async def serve_app(
     app: web.Application, *, host: str, port: int, on_ready: Callable[[str], None]
 ) -> None:
     """Serve until cancelled; `on_ready` gets the address, with the actual port if `port` is 0."""
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, logger=SILENT)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)

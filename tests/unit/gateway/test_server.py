@@ -445,3 +445,21 @@ async def test_a_fault_of_the_gateway_is_no_reward_0(
     summary = await close_session(client, patch="the fix")
     assert summary["reward"] is None
     assert "gateway failed" in str(summary["failure"])
+
+
+async def test_a_harness_that_leaves_in_its_body_fails_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a policy could mask an episode that goes badly for it."""
+
+    async def lost(_: web.Request) -> bytes:
+        raise ConnectionResetError("Connection lost")
+
+    key = await open_session(client)
+    with monkeypatch.context() as patched:
+        patched.setattr(web.Request, "read", lost)
+        response = await client.post(CHAT, headers=bearer(key), json=HELLO)
+        assert response.status == 499
+    response = await client.post(CHAT, headers=bearer(key), json=HELLO)
+    assert response.status == 200
+    assert (await close_session(client))["failure"] is None

@@ -16,6 +16,7 @@ from typing import Final
 
 from rollout_dev.conformance.attacks.attack import (
     DIFF_ATTACKS,
+    GATEWAY_ATTACKS,
     LOCAL_ATTACKS,
     PATCH_ATTACKS,
     SUPERVISOR_ATTACKS,
@@ -24,6 +25,7 @@ from rollout_dev.conformance.attacks.attack import (
     Kind,
     PatchAttack,
 )
+from rollout_dev.conformance.attacks.gateway import gateway_scene
 from rollout_dev.conformance.attacks.league import run
 from rollout_dev.conformance.attacks.local_scene import open_scene
 from rollout_dev.conformance.attacks.trials import (
@@ -98,7 +100,12 @@ async def _planted(only: str) -> list[Result]:
 
 
 async def _at(site: Site, only: str) -> list[Result]:
-    return [_said(await _run(site, attack)) for attack in _EVERYWHERE if only in attack.name]
+    results = [_said(await _run(site, attack)) for attack in _EVERYWHERE if only in attack.name]
+    async with gateway_scene() as scene:
+        for attack in (each for each in GATEWAY_ATTACKS if only in each.name):
+            trial = await scene.attack(site, attack)
+            results.append(_said(Result(site.name, "gateway", attack.name, trial)))
+    return results
 
 
 async def _run(site: Site, attack: Attack | DiffAttack | PatchAttack) -> Result:

@@ -79,6 +79,18 @@ class PatchAttack:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayAttack:
+    """What the harness of a session does to the gateway and to the sessions beside it."""
+
+    name: str
+    wants: str
+    code: str
+    """Python, behind `gateway_harness.py`."""
+    tells: bool = True
+    """Whether its end is heard of: not if it ends its own door."""
+
+
 class _Catalog(msgspec.Struct, frozen=True):
     """The contents of attacks.yaml."""
 
@@ -86,6 +98,7 @@ class _Catalog(msgspec.Struct, frozen=True):
     supervisor: tuple[Attack, ...]
     diff: tuple[DiffAttack, ...]
     patch: tuple[PatchAttack, ...]
+    gateway: tuple[GatewayAttack, ...]
     include: dict[str, str]
 
 
@@ -106,3 +119,4 @@ LOCAL_ATTACKS: Final = tuple(map(_included, _READ.local))
 SUPERVISOR_ATTACKS: Final = tuple(map(_included, _READ.supervisor))
 DIFF_ATTACKS: Final = _READ.diff
 PATCH_ATTACKS: Final = _READ.patch
+GATEWAY_ATTACKS: Final = _READ.gateway

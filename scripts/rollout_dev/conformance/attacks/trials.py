@@ -141,7 +141,7 @@ async def script_trial(site: Site, attack: Attack) -> Trial:
             return f"the sandbox then printed {after.stdout[-100:]!r}", False
         return "held", True
 
-    return await _watched(act())
+    return await watched(act())
 
 
 async def diff_trial(site: Site, attack: DiffAttack) -> Trial:
@@ -165,7 +165,7 @@ async def diff_trial(site: Site, attack: DiffAttack) -> Trial:
             return f"the honest edit is missing: {patch.text[:100]!r}", False
         return f"held: {patch.problem[:80] or 'a patch'} in {took_s:.1f} s", True
 
-    return await _watched(act())
+    return await watched(act())
 
 
 async def patch_trial(site: Site, attack: PatchAttack) -> Trial:
@@ -187,7 +187,7 @@ async def patch_trial(site: Site, attack: PatchAttack) -> Trial:
         held = verdict.status is not VerdictStatus.RESOLVED
         return f"{'held: ' if held else ''}{verdict.status.value}{findings}"[:300], held
 
-    return await _watched(act())
+    return await watched(act())
 
 
 async def _attacking_patch(sandbox: Sandbox, site: Site, code: str) -> repository.Patch:
@@ -200,7 +200,7 @@ async def _attacking_patch(sandbox: Sandbox, site: Site, code: str) -> repositor
     return await repository.diff(sandbox, base)
 
 
-async def _watched(act: Awaitable[tuple[str, bool]]) -> Trial:
+async def watched(act: Awaitable[tuple[str, bool]]) -> Trial:
     """Run an attack while the event loop is monitored."""
     stalls = Stalls()
     beating = asyncio.create_task(stalls.watch())
