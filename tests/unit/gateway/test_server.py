@@ -447,6 +447,7 @@ async def test_a_fault_of_the_gateway_is_no_reward_0(
     assert "gateway failed" in str(summary["failure"])
 
 
+@pytest.mark.threat(point=33)
 async def test_a_harness_that_leaves_in_its_body_fails_nothing(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
