@@ -262,7 +262,8 @@ class Conversations:
         if len(prompt.ids) >= self._parts.limits.context_tokens:
             raise _too_long()
         branches = self.state.branches
-        if len(branches) >= MOST_BRANCHES:
+        turns = len(self.state.turns)
+        if len(branches) >= MOST_BRANCHES or turns >= self._parts.limits.turns:
             raise self._ended(StopReason.TURN_LIMIT)
         above = parent.branch if parent else branches[0] if branches else None
         kind = BranchKind.RESTART if above else BranchKind.MAIN

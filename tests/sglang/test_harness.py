@@ -14,11 +14,12 @@ import pytest
 from e2e.command import job_writer, printed_json, swe_rollout
 from e2e.records import check, committed, read
 from sglang.served import Served, teach
+from swe_rollout.worker.harnesses import folder_of
 
 pytestmark = pytest.mark.sglang
 
 TEMPERATURE = 0.8
-EPISODES, TURNS = 3, 6
+EPISODES = 2
 PROGRAM = """\
 import json, os, urllib.request
 
@@ -44,33 +45,47 @@ ask([{"role": "system", "content": "You are another."}, {"role": "user", "conten
 def test_the_tokens_of_a_harness_are_those_that_the_model_sampled(
     served: Served, tmp_path: Path
 ) -> None:
-    job = job_writer(tmp_path, store=f"file://{tmp_path}/store")(
+    records = _played(served, tmp_path, {"command": f"python3 - <<'END'\n{PROGRAM}\nEND\n"})
+    assert [(len(each["turns"]), len(each["branches"])) for each in records] == [(6, 2)] * EPISODES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pi", "mini-swe-agent"])
+def test_those_of_a_ready_one_are_too(served: Served, tmp_path: Path, name: str) -> None:
+    """The two whose prompts fit into the tiny model's context."""
+    if not folder_of(name).is_dir():
+        pytest.skip(f"not installed: `swe-rollout harness install {name}`")
+    assert all(each["turns"] for each in _played(served, tmp_path, name))
+
+
+def _played(served: Served, folder: Path, harness: object) -> list[dict[str, Any]]:
+    """Play some episodes, check their tokens with the model's own, and return their records."""
+    job = job_writer(folder, store=f"file://{folder}/store")(
         names=["sqlparse"],
         scenarios=["unused"] * EPISODES,
         parallelism=EPISODES,
         policy={"sglang": {"url": served.url}, "tokenizer": str(served.tokenizer)},
         sampling={"temperature": TEMPERATURE},
-        agent={"harness": {"command": f"python3 - <<'END'\n{PROGRAM}\nEND\n"}},
-        limits={"contextTokens": 8000, "maxNewTokens": 48},
+        agent={"harness": harness},
+        limits={"contextTokens": 8000, "maxNewTokens": 48, "turns": 8, "episodeSeconds": 120},
         grading={"enabled": False},
     )
     state = printed_json(swe_rollout("run", str(job.path), "-o", "json"))
     assert (state["committed"], state["masked"]) == (EPISODES, 0)
     paths = list(committed(job.folder))
-    trained = sum(_trained(read(path)) for path in paths)
-    if served.model is None:
-        return
-    compared = teach(paths, {"default": served.model}, temperature=TEMPERATURE)
-    assert compared["versions"]["default"]["tokens"] == trained
-    assert compared["versions"]["default"]["max_difference"] < 1e-3
+    records = [read(path) for path in paths]
+    trained = sum(map(_trained, records))
+    if served.model is not None:
+        compared = teach(paths, {"default": served.model}, temperature=TEMPERATURE)
+        assert compared["versions"]["default"]["tokens"] == trained
+        assert compared["versions"]["default"]["max_difference"] < 1e-3
+    return records
 
 
 def _trained(record: dict[str, Any]) -> int:
     """Return how many tokens are trained on: all that were sampled, each in one branch."""
     check(record)
     assert record["failure"] is None
-    assert len(record["turns"]) == TURNS
-    assert len(record["branches"]) == 2
     trained: int = sum(record["loss_mask"]) + sum(sum(b["loss_mask"]) for b in record["branches"])
     assert trained == sum(turn["completion_tokens"] for turn in record["turns"])
     return trained

@@ -368,3 +368,11 @@ async def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.Monke
     monkeypatch.setattr(gateway_clients, "import_module", missing)
     report = await gateway_clients.played()
     assert [row.skipped for row in report.rows] == [HOW] * 4
+
+
+async def test_a_request_beyond_the_last_turn_leaves_no_branch_without_a_turn() -> None:
+    played = conversations(player("One.", "Two."), Limits(turns=1))
+    await played.answer(ASKED)
+    with pytest.raises(EndedError):
+        await played.answer(Request(FIRST[1:]))
+    assert len(played.state.branches) == 1
