@@ -86,6 +86,8 @@ def _trained(record: dict[str, Any]) -> int:
     """Return how many tokens are trained on: all that were sampled, each in one branch."""
     check(record)
     assert record["failure"] is None
-    trained: int = sum(record["loss_mask"]) + sum(sum(b["loss_mask"]) for b in record["branches"])
+    trained: int = sum(record["loss_mask"]) + sum(
+        sum(b["loss_mask"]) for b in record.get("branches", ())
+    )
     assert trained == sum(turn["completion_tokens"] for turn in record["turns"])
     return trained
