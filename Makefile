@@ -52,8 +52,8 @@ chaos: setup ## faults on the dev cluster: one at a time (ONLY="store-slow worke
 	scripts/with-dev-cluster scripts/conformance chaos $(if $(ONLY),--only $(ONLY))
 	$(if $(ONLY),,scripts/with-dev-cluster scripts/conformance crash_equal --pods --episodes 8 --turns 12 --parallelism 4)
 
-crash-equal: setup ## 64 episodes of 20 turns in pods, a SIGKILL every 5 seconds, against a run left alone (an hour); SEED=1
-	scripts/with-dev-cluster scripts/conformance crash_equal --pods --workers 4 --parallelism 12 --seed $(or $(SEED),0)
+crash-equal: setup ## 64 episodes of 20 turns in pods, a SIGKILL every 5 seconds, against a run left alone (an hour); HARNESS=1: 24 of a harness (10 minutes); SEED=1
+	scripts/with-dev-cluster scripts/conformance crash_equal --pods --seed $(or $(SEED),0) $(if $(HARNESS),--harness --episodes 24 --turns 16 --workers 2 --parallelism 6 --every 4,--workers 4 --parallelism 12)
 
 INPUTS ?= 10000
 fuzz: setup ## every surface that reads untrusted input, INPUTS=10000 each (20 minutes); SEED=0; findings are kept as tests
