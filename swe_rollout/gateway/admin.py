@@ -62,16 +62,22 @@ class Admin:
     async def _close(self, http: web.Request) -> web.Response:
         self._check(http)
         name = f"{http.match_info['task']}/{http.match_info['sample']}"
-        opened = self.sessions.by_id(name)
-        if opened is None:
-            return _refused(UsageError(f"there is no open session {name}"), 404)
         try:
             wanted = msgspec.json.decode(await http.read() or b"{}", type=_Close)
-            record = await self.sessions.close(opened, wanted.patch)
+            opened = self.sessions.by_id(name)
+            if opened is not None:
+                record = await self.sessions.close(opened, wanted.patch)
+            elif (found := await self.sessions.stored(name)) is not None:
+                record = found
+            else:
+                return _refused(UsageError(f"there is no session {name}"), 404)
         except msgspec.DecodeError as error:
             return _refused(error, 400)
         except SweRolloutError as error:
             return _refused(error, 503)
+        if wanted.patch and not record.patch:
+            late = UsageError(f"{name} had ended by itself, and was recorded without a patch")
+            return _refused(late, 409)
         return web.json_response(_summary(record))
 
     def _check(self, http: web.Request) -> None:

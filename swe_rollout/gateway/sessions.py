@@ -44,7 +44,7 @@ class OpenSession:
     @property
     def id(self) -> str:
         """The name for whoever opened it: task and sample."""
-        return f"{self.attempt.episode.instance}/{self.attempt.episode.sample}"
+        return _name(self.attempt.episode)
 
 
 class Sessions:
@@ -101,6 +101,14 @@ class Sessions:
         """Return an open session."""
         return self._open.get(name)
 
+    async def stored(self, name: str) -> Trajectory | None:
+        """Return the record of a session that has ended, for instance because its time was up.
+
+        Raises StoreError, UnreachableError.
+        """
+        episode = next((each for each in self._taken if _name(each) == name), None)
+        return None if episode is None else await self._store.find(episode)
+
     async def close(self, opened: OpenSession, patch: str = "") -> Trajectory:
         """End a session and return its record, which is in the store then.
 
@@ -141,6 +149,10 @@ class Sessions:
             await played.close()
             context.agent.engine.release(attempt.episode)
         return trajectory
+
+
+def _name(episode: EpisodeId) -> str:
+    return f"{episode.instance}/{episode.sample}"
 
 
 async def _stop(opened: OpenSession) -> StopReason:

@@ -464,3 +464,18 @@ async def test_a_harness_that_leaves_in_its_body_fails_nothing(
     response = await client.post(CHAT, headers=bearer(key), json=HELLO)
     assert response.status == 200
     assert (await close_session(client))["failure"] is None
+
+
+async def test_who_closes_a_session_that_had_ended_gets_its_record_all_the_same(
+    tmp_path: Path,
+) -> None:
+    async with serving(player("One."), tmp_path, limits=Limits(episode_seconds=0.01)) as client:
+        await open_session(client)
+        while await (await client.get("/sessions", headers=ADMIN)).json():
+            pass
+        assert (await close_session(client))["stop_reason"] == "time_limit"
+        assert (await close_session(client))["stop_reason"] == "time_limit"
+        path = "/sessions/task/0/close"
+        late = await client.post(path, headers=ADMIN, json={"patch": "the fix"})
+        assert (late.status, "without a patch" in await late.text()) == (409, True)
+        assert (await client.post("/sessions/task/9/close", headers=ADMIN)).status == 404
