@@ -69,15 +69,15 @@ class Admin:
                 record = await self.sessions.close(opened, wanted.patch)
             elif (found := await self.sessions.stored(name)) is not None:
                 record = found
+                if wanted.patch and not found.patch:
+                    late = UsageError(f"{name} had ended by itself, and was recorded without it")
+                    return _refused(late, 409)
             else:
                 return _refused(UsageError(f"there is no session {name}"), 404)
         except msgspec.DecodeError as error:
             return _refused(error, 400)
         except SweRolloutError as error:
             return _refused(error, 503)
-        if wanted.patch and not record.patch:
-            late = UsageError(f"{name} had ended by itself, and was recorded without a patch")
-            return _refused(late, 409)
         return web.json_response(_summary(record))
 
     def _check(self, http: web.Request) -> None:

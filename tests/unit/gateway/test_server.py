@@ -477,5 +477,5 @@ async def test_who_closes_a_session_that_had_ended_gets_its_record_all_the_same(
         assert (await close_session(client))["stop_reason"] == "time_limit"
         path = "/sessions/task/0/close"
         late = await client.post(path, headers=ADMIN, json={"patch": "the fix"})
-        assert (late.status, "without a patch" in await late.text()) == (409, True)
+        assert (late.status, "without it" in await late.text()) == (409, True)
         assert (await client.post("/sessions/task/9/close", headers=ADMIN)).status == 404
