@@ -6,11 +6,13 @@ see that folder; for pods it is the only content of an image.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -182,10 +184,16 @@ def _interpreter(oldest: str) -> str:
     wanted = int(oldest.removeprefix("3."))
     if sys.version_info.minor >= wanted:
         return sys.executable
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     for minor in range(wanted, _NEWEST_PYTHON + 1):
-        # A shim may stand for a Python that is not there.
-        if (path := shutil.which(f"python3.{minor}")) and not subprocess.call([path, "-c", ""]):
-            return path
+        name = f"python3.{minor}"
+        for path in (*pyenv.glob(f"versions/3.{minor}.*/bin/{name}"), shutil.which(name) or name):
+            # A shim may stand for a Python that is not there.
+            with suppress(OSError):
+                if not subprocess.run(
+                    [path, "-c", ""], check=False, capture_output=True
+                ).returncode:
+                    return str(path)
     raise PrerequisiteError(
         f"there is no Python {oldest} or newer",
         why="it is copied into the harness's folder",
@@ -219,6 +227,7 @@ def _libraries_of(program: Path) -> set[Path]:
 
 
 def _pip(packages: Sequence[str], target: Path, interpreter: str) -> None:
+    """Install packages with uv, or else with the interpreter's own pip."""
     uv = shutil.which("uv")
     pip = [uv, "pip", "install", "--python", interpreter] if uv else []
     pip = pip or [interpreter, "-m", "pip", "install"]
@@ -239,5 +248,6 @@ def _run(command: Sequence[str], cwd: Path) -> str:
         raise PrerequisiteError(what, why=str(error)) from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-_SHOWN:]
-        raise PrerequisiteError(what, why=f"code {done.returncode}: {said}")
+        fix = "install uv, or that Python's pip" if "No module named pip" in said else ""
+        raise PrerequisiteError(what, why=f"code {done.returncode}: {said}", fix=fix)
     return done.stdout

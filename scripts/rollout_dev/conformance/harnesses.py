@@ -13,9 +13,11 @@ one branch, in which everything sampled is trained on. One that can't be install
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from rollout_dev.dev_cluster.checkout import Checkout, cache_folder
@@ -28,6 +30,7 @@ from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.harnesses import PLACE, folder_of, install, ready
 
+_ROOT: Final = Path(__file__).parents[3]
 _TASK: Final = "semver"
 _SCENARIOS: Final = ("gold", "wrong")
 _Spec: TypeAlias = dict[str, object]
@@ -40,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     options.add_argument("--pods", action="store_true", help="in pods of the dev cluster")
     given = options.parse_args(arguments)
     silence_logs()
+    # The project's own uv: its environment has no pip.
+    os.environ["PATH"] = f"{_ROOT / '.uv' / 'bin'}:{os.environ['PATH']}"
     chosen = [name for name in ready() if given.only in name]
     return asyncio.run(_play_all(chosen, in_pods=given.pods)).printed(as_json=given.json)
 
