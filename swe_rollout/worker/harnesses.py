@@ -187,7 +187,10 @@ def _interpreter(oldest: str) -> str:
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     for minor in range(wanted, _NEWEST_PYTHON + 1):
         name = f"python3.{minor}"
-        for path in (*pyenv.glob(f"versions/3.{minor}.*/bin/{name}"), shutil.which(name) or name):
+        for path in (
+            *pyenv.glob(f"versions/3.{minor}.*/bin/{name}"),
+            Path(shutil.which(name) or name),
+        ):
             # A shim may stand for a Python that is not there.
             with suppress(OSError):
                 if not subprocess.run(
