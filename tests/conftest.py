@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from swe_rollout.text import redaction
@@ -66,6 +67,17 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from all modules and tests: half a second for each look."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _own_logs() -> Iterator[None]:
+    """Undo what a program that ran in this process set for everybody's logs."""
+    was_configured, before = structlog.is_configured(), structlog.get_config()
+    yield
+    if was_configured:
+        structlog.configure(**before)
+    else:
+        structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

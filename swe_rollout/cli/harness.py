@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from swe_rollout.cli.options import option
+from swe_rollout.cli.options import Form, OutputFormat, option
 from swe_rollout.cli.output import say, write_lines, write_table
 from swe_rollout.errors import UsageError
 
@@ -40,10 +40,12 @@ def install(name: Name, *, to: To = None) -> None:
     write_lines([str(folder)])
 
 
-def ls() -> None:
+def ls(*, output: Form = OutputFormat.TABLE) -> None:
     """List the ready harnesses, their packages, and whether this machine has them.
 
     swe-rollout harness ls
+
+    swe-rollout harness ls -o name
     """
     from swe_rollout.worker.harnesses import folder_of, ready
 
@@ -51,4 +53,4 @@ def ls() -> None:
         [name, each.package, "yes" if folder_of(name).is_dir() else "no"]
         for name, each in ready().items()
     ]
-    write_table(["NAME", "PACKAGE", "INSTALLED"], rows)
+    write_table(["NAME", "PACKAGE", "INSTALLED"], rows, output)

@@ -43,7 +43,7 @@ def test_an_unknown_name_lists_the_known_ones_and_a_name_may_have_hyphens(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert CONTRACTS.run(["token-s"]) == 2
-    assert "fix   exec, parsers, tokens" in capsys.readouterr().err
+    assert "fix   exec, gateway, parsers, tokens" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         BENCHES.run(["local-start", "--help"])
     assert ended.value.code == 0

@@ -306,7 +306,7 @@ def test_an_agent_with_one_shell_of_its_own_gets_the_same_work_as_commands(
 ) -> None:
     shell = Shell("exec", "cmd", ends)
     gold = [SCENARIOS["gold"].turn(k, TASK, ToolFormat.HERMES, shell) for k in range(6)]
-    assert all('"name": "exec"' in text for text in gold[:-1])
+    assert all('"name": "exec"' in text for text in gold if "<tool" in text)
     commands = [call_in(text, ToolFormat.HERMES)["cmd"] for text in gold if "<tool" in text]
     assert (commands[-1] == ends) == bool(ends)
     assert not any("\n" in command for command in commands)

@@ -75,7 +75,8 @@ def test_every_field_of_the_model_is_in_the_schema_with_its_words() -> None:
     schema = job_schema()
 
     for field in all_fields():
-        if field.path[0] == "spec":
+        # A mapping with a short form may be anything in the schema.
+        if field.path[0] == "spec" and "harness" not in field.path[:-1]:
             assert schema.at(field.dotted).description, field.dotted
 
 

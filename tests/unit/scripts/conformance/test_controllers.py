@@ -49,15 +49,16 @@ async def test_waiting_for_a_core_is_no_standing_still() -> None:
     assert seen.longest_s < 0.4
 
 
-def test_what_was_in_flight_depends_on_what_was_killed() -> None:
-    given = Namespace(parallelism=8, workers=4)
+@pytest.mark.parametrize(("harness", "of_a_sandbox"), [(False, 1), (True, 20)])
+def test_what_was_in_flight_depends_on_what_was_killed(*, harness: bool, of_a_sandbox: int) -> None:
+    given = Namespace(parallelism=8, workers=4, turns=20, harness=harness)
 
     assert killed_job._in_flight(dict.fromkeys(KILLS, 0), given) == 0
     assert {what: killed_job._in_flight({what: 1}, given) for what in KILLS} == {
         "worker": 2,
         "operator": 0,
         "engine": 8,
-        "sandbox": 1,
+        "sandbox": of_a_sandbox,
         "API server": 8,
     }
 
