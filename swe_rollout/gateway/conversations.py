@@ -253,10 +253,14 @@ class Conversations:
         known = [at for at, digest in enumerate(digests[:-1]) if digest in self._nodes]
         if not known:
             return "another prompt, or other tools"
-        turn = request.turns[known[-1]]
-        if any(n.answer and tells(turn, n.answer) for n in self._nodes[digests[known[-1]]]):
-            return f"other results of turn {known[-1] + 1}, or not all of them"
-        return f"turn {known[-1] + 1} is told otherwise than it was sampled"
+        turn, number = request.turns[known[-1]], known[-1] + 1
+        nodes = self._nodes[digests[known[-1]]]
+        node = next((each for each in nodes if each.answer and tells(turn, each.answer)), None)
+        if node is None:
+            return f"turn {number} is told otherwise than it was sampled"
+        if results_of(node.calls, turn) is None:
+            return f"other results of turn {number}, or not all of them"
+        return f"turn {number + 1} was not sampled here"
 
     def _open(self, prompt: Rendered, parent: Node | None, *, why: str) -> OpenBranch:
         if len(prompt.ids) >= self._parts.limits.context_tokens:

@@ -47,7 +47,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One behaviour."""
 
     case: str
-    like: dict[str, list[str]]
+    like: dict[str, list[str]] = {}
     """The cases of theirs, by their names."""
     says: list[str] = []
     """What the policy samples in turn."""

@@ -8,18 +8,21 @@ from typing import Any, Final
 import msgspec
 
 from swe_rollout.gateway.dialects.base import (
+    Dialect,
     Item,
+    Part,
     Role,
     Wanted,
     conversation,
     decoded,
     event,
+    role_of,
+    text_of,
     tool,
 )
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
 
 _FINISH: Final = {Finish.STOP: "end_turn", Finish.CALLS: "tool_use", Finish.LENGTH: "max_tokens"}
-_ROLES: Final = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.POLICY}
 _VOLATILE: Final = "x-anthropic-billing-header:"
 """Claude Code begins its system prompt with a block that says who pays: no part of the prompt."""
 _KINDS: Final = {
@@ -32,9 +35,7 @@ _KINDS: Final = {
 }
 
 
-class _Block(msgspec.Struct):
-    type: str
-    text: str | None = None
+class _Block(Part):
     id: str | None = None
     name: str | None = None
     input: dict[str, Any] | None = None
@@ -64,7 +65,7 @@ class _Body(msgspec.Struct):
     stream: bool | None = None
 
 
-class AnthropicMessages:
+class AnthropicMessages(Dialect):
     """Reads and writes messages."""
 
     ping = event({"type": "ping"}, name="ping")
@@ -131,39 +132,31 @@ class AnthropicMessages:
 
 
 def _blocks(content: str | list[_Block] | None) -> list[_Block]:
-    return content if isinstance(content, list) else [_Block("text", content)]
+    return content if isinstance(content, list) else [_Block("text", content or "")]
 
 
 def _system(system: str | list[_Block] | None) -> Iterator[Item]:
     for block in _blocks(system):
-        if not (block.text or "").startswith(_VOLATILE):
-            yield Item(Role.SYSTEM, block.text or "")
+        text = text_of([block])
+        if not text.startswith(_VOLATILE):
+            yield Item(Role.SYSTEM, text)
 
 
 def _items(message: _Message) -> Iterator[Item]:
-    role = _ROLES.get(message.role)
-    if role is None:
-        raise BadRequestError(f"a message has the role {message.role!r:.40}")
-    for block in _blocks(message.content):
+    role = role_of(message.role)
+    for place, block in enumerate(_blocks(message.content)):
         match block.type:
             case "text":
-                yield Item(role, block.text or "")
+                yield Item(role, block.text or "", is_more=place > 0)
             case "tool_use":
                 arguments = msgspec.json.encode(block.input or {}).decode()
                 yield Item(role, calls=(Call(block.id or "", block.name or "", arguments),))
             case "tool_result":
-                yield Item(Role.TOOL, _text(block.content), call_id=block.tool_use_id or "")
+                yield Item(Role.TOOL, text_of(block.content), call_id=block.tool_use_id or "")
             case "thinking" | "redacted_thinking":
                 continue
             case kind:
                 raise BadRequestError(f"a block is {kind!r:.40}, and only text is understood")
-
-
-def _text(content: str | list[_Block] | None) -> str:
-    blocks = _blocks(content)
-    if odd := next((each.type for each in blocks if each.type != "text"), None):
-        raise BadRequestError(f"a block is {odd!r:.40}, and only text is understood")
-    return "\n".join(block.text or "" for block in blocks)
 
 
 def _head(answer: Answer, wanted: Wanted) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeVar
@@ -15,7 +15,7 @@ from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Request, Result, Told
 
 _Body = TypeVar("_Body")
-SERVER_ERROR: Final = 500
+_SERVER_ERROR: Final = 500
 """The first status by which a server blames itself."""
 
 
@@ -28,6 +28,21 @@ class Role(Enum):
     TOOL = "tool"
 
 
+ROLES: Final = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.POLICY,
+}
+
+
+class Part(msgspec.Struct):
+    """A part of a message."""
+
+    type: str | None = "text"
+    text: str | None = None
+
+
 class Item(msgspec.Struct, frozen=True, gc=False):
     """One message, or a part of one, in the order of the conversation."""
 
@@ -36,6 +51,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     calls: tuple[Call, ...] = ()
     call_id: str = ""
     """The call whose result this is."""
+    is_more: bool = False
+    """Whether the item before is of the same message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +69,8 @@ class Wanted:
 class Dialect(Protocol):
     """One API."""
 
-    @property
-    def ping(self) -> bytes:
-        """What keeps a stream alive while nothing is there to be sent."""
-        ...
+    ping: bytes = b": ping\n\n"
+    """What keeps a stream alive while nothing is there to be sent."""
 
     def read(self, body: bytes) -> Wanted:
         """Read a request. Raises BadRequestError."""
@@ -75,7 +90,7 @@ class Dialect(Protocol):
 
     def error_event(self, message: str, *, code: str, status: int) -> bytes:
         """Return the event by which a stream fails."""
-        ...
+        return event(self.error(message, code=code, status=status))
 
 
 def decoded(body: bytes, kind: type[_Body]) -> _Body:
@@ -84,6 +99,31 @@ def decoded(body: bytes, kind: type[_Body]) -> _Body:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadRequestError(f"the body can't be read: {error}") from error
+
+
+def role_of(name: str | None, roles: Mapping[str, Role] = ROLES) -> Role:
+    """Return who wrote a message. Raises BadRequestError."""
+    if name is None or name not in roles:
+        raise BadRequestError(f"a message has the role {name!r:.40}")
+    return roles[name]
+
+
+def text_of(content: str | Sequence[Part] | None, role: Role = Role.TOOL) -> str:
+    """Return the text of a message. Raises BadRequestError for what is none.
+
+    Vendors split what a policy said wherever they like; what others wrote are texts of their own.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if odd := next((part.type for part in content if part.text is None), None):
+        raise BadRequestError(f"a part of a message is {odd!r:.40}, and only text is understood")
+    return ("" if role is Role.POLICY else "\n").join(part.text or "" for part in content)
+
+
+def openai_error(message: str, *, code: str, status: int) -> object:
+    """Return the JSON body of an error as OpenAI's APIs have it."""
+    kind = "invalid_request_error" if status < _SERVER_ERROR else "server_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def event(data: object, *, name: str = "") -> bytes:
@@ -106,6 +146,16 @@ class _Turn(msgspec.Struct):
     results: list[Result] = []
     messages: list[str] = []
 
+    def says(self, item: Item) -> bool:
+        """Take what the policy says, unless it begins another turn: no answer has two texts."""
+        is_second = item.text and not item.is_more and (self.said or self.calls)
+        if self.results or self.messages or is_second:
+            return False
+        if item.text:
+            self.said.append(item.text)
+        self.calls += item.calls
+        return True
+
     def told(self) -> Told:
         message = "\n\n".join(self.messages) if self.messages else ""
         return Told("".join(self.said), tuple(self.calls), tuple(self.results), message)
@@ -114,8 +164,9 @@ class _Turn(msgspec.Struct):
 def conversation(items: Iterable[Item]) -> tuple[tuple[Message, ...], tuple[Told, ...]]:
     """Return the messages before the first turn of the policy, and its turns.
 
-    Neighbours of the same role are one. Raises BadRequestError for a result without a turn before
-    it, and where there is nothing to answer.
+    Neighbours of the same role are one; of the policy's, those that can be one answer: a text and
+    its calls, told as one message or as several. Raises BadRequestError for a result without a turn
+    before it, and where there is nothing to answer.
     """
     system: list[str] = []
     user: list[str] = []
@@ -123,11 +174,9 @@ def conversation(items: Iterable[Item]) -> tuple[tuple[Message, ...], tuple[Told
     for item in items:
         role = item.role
         if role is Role.POLICY:
-            # Neighbours of what the policy said are one turn, unless something came in between.
-            if not turns or turns[-1].results or turns[-1].messages:
+            if not turns or not turns[-1].says(item):
                 turns.append(_Turn())
-            turns[-1].said.append(item.text)
-            turns[-1].calls += item.calls
+                turns[-1].says(item)
         elif role is Role.TOOL:
             if not turns:
                 raise BadRequestError("a tool's result comes before the first turn")

@@ -9,16 +9,19 @@ from typing import Any, Final
 import msgspec
 
 from swe_rollout.gateway.dialects.base import (
+    Dialect,
     Item,
     Role,
     Wanted,
     conversation,
     decoded,
     event,
+    role_of,
     tool,
 )
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
 
+_ROLES: Final = {"user": Role.USER, "function": Role.USER, "model": Role.POLICY}
 _STATUS: Final = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -77,7 +80,7 @@ class _Body(msgspec.Struct):
     generationConfig: _Config | None = None
 
 
-class GoogleGenerate:
+class GoogleGenerate(Dialect):
     """Reads and writes contents; whether a request streams, and its model, are in its address."""
 
     ping = b"\n"
@@ -138,21 +141,17 @@ class GoogleGenerate:
         found = _STATUS.get(status, "INTERNAL")
         return {"error": {"code": status, "message": message, "status": found}}
 
-    def error_event(self, message: str, *, code: str, status: int) -> bytes:
-        """Return the event by which a stream fails."""
-        return event(self.error(message, code=code, status=status))
-
 
 def _items(contents: list[_Content]) -> Iterator[Item]:
     """Yield the parts. Results go by the ids that a client gives calls, or by names and order."""
     waiting = defaultdict[str, OrderedDict[str, str]](OrderedDict)
     made, before = 0, Role.USER
     for content in contents:
-        role = Role.POLICY if content.role == "model" else Role.USER
+        role = role_of(content.role or "user", _ROLES)
         if role is Role.POLICY and before is Role.USER:
             waiting.clear()  # Calls that nothing answered have no results in later turns.
         before = role
-        for part in content.parts or ():
+        for at, part in enumerate(content.parts or ()):
             match part:
                 case _Part(functionCall=_Called() as call):
                     made += 1
@@ -169,7 +168,7 @@ def _items(contents: list[_Content]) -> Iterator[Item]:
                 case _Part(thought=True):
                     continue
                 case _Part(text=str() as text):
-                    yield Item(role, text)
+                    yield Item(role, text, is_more=at > 0)
                 case _:
                     raise BadRequestError("a part is neither text nor a call nor its result")
 
@@ -184,7 +183,10 @@ def _result(result: _Response) -> str:
 
 
 def _text(content: _Content) -> str:
-    return "\n\n".join(part.text or "" for part in content.parts or ())
+    parts = content.parts or ()
+    if any(part.text is None for part in parts):
+        raise BadRequestError("a part of the system's instruction is no text")
+    return "\n\n".join(part.text or "" for part in parts)
 
 
 def _lowered(schema: Any) -> Any:

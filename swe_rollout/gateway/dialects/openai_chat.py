@@ -8,30 +8,24 @@ from typing import Any, Final
 import msgspec
 
 from swe_rollout.gateway.dialects.base import (
-    SERVER_ERROR,
+    ROLES,
+    Dialect,
     Item,
+    Part,
     Role,
     Wanted,
     conversation,
     decoded,
     event,
+    openai_error,
+    role_of,
+    text_of,
     tool,
 )
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
 
 _FINISH: Final = {Finish.STOP: "stop", Finish.CALLS: "tool_calls", Finish.LENGTH: "length"}
-_ROLES: Final = {
-    "system": Role.SYSTEM,
-    "developer": Role.SYSTEM,
-    "user": Role.USER,
-    "assistant": Role.POLICY,
-    "tool": Role.TOOL,
-}
-
-
-class _Part(msgspec.Struct):
-    type: str | None = "text"
-    text: str | None = None
+_ROLES: Final = {**ROLES, "tool": Role.TOOL}
 
 
 class _Called(msgspec.Struct):
@@ -46,7 +40,7 @@ class _Call(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     role: str
-    content: str | list[_Part] | None = None
+    content: str | list[Part] | None = None
     tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None
 
@@ -78,10 +72,8 @@ class _Body(msgspec.Struct):
     n: int | None = None
 
 
-class OpenaiChat:
+class OpenaiChat(Dialect):
     """Reads and writes chat completions."""
-
-    ping = b": ping\n\n"
 
     def read(self, body: bytes) -> Wanted:
         """Read a request. Raises BadRequestError."""
@@ -148,31 +140,16 @@ class OpenaiChat:
 
     def error(self, message: str, *, code: str, status: int) -> object:
         """Return the JSON body of an error."""
-        kind = "invalid_request_error" if status < SERVER_ERROR else "server_error"
-        return {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-    def error_event(self, message: str, *, code: str, status: int) -> bytes:
-        """Return the event by which a stream fails."""
-        return event(self.error(message, code=code, status=status))
+        return openai_error(message, code=code, status=status)
 
 
 def _item(message: _Message) -> Item:
-    role = _ROLES.get(message.role)
-    if role is None:
-        raise BadRequestError(f"a message has the role {message.role!r:.40}")
+    role = role_of(message.role, _ROLES)
     calls = tuple(
         Call(call.id or "", call.function.name, _arguments(call.function.arguments))
         for call in message.tool_calls or ()
     )
-    return Item(role, _text(message.content), calls, message.tool_call_id or "")
-
-
-def _text(content: str | list[_Part] | None) -> str:
-    if not isinstance(content, list):
-        return content or ""
-    if odd := next((part.type for part in content if part.text is None), None):
-        raise BadRequestError(f"a part of a message is {odd!r:.40}, and only text is understood")
-    return "\n".join(part.text or "" for part in content)
+    return Item(role, text_of(message.content, role), calls, message.tool_call_id or "")
 
 
 def _arguments(given: str | dict[str, Any] | None) -> str:

@@ -9,39 +9,31 @@ from typing import Any
 import msgspec
 
 from swe_rollout.gateway.dialects.base import (
-    SERVER_ERROR,
+    Dialect,
     Item,
+    Part,
     Role,
     Wanted,
     conversation,
     decoded,
     event,
+    openai_error,
+    role_of,
+    text_of,
     tool,
 )
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
-
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.SYSTEM,
-    "user": Role.USER,
-    "assistant": Role.POLICY,
-}
-
-
-class _Part(msgspec.Struct):
-    type: str
-    text: str | None = None
 
 
 class _Item(msgspec.Struct):
     type: str | None = None
     role: str | None = None
-    content: str | list[_Part] | None = None
+    content: str | list[Part] | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
     input: str | None = None
-    output: str | list[_Part] | None = None
+    output: str | list[Part] | None = None
 
 
 class _Tool(msgspec.Struct):
@@ -61,10 +53,8 @@ class _Body(msgspec.Struct):
     stream: bool | None = None
 
 
-class OpenaiResponses:
+class OpenaiResponses(Dialect):
     """Reads and writes responses."""
-
-    ping = b": ping\n\n"
 
     def read(self, body: bytes) -> Wanted:
         """Read a request. Raises BadRequestError."""
@@ -146,8 +136,7 @@ class OpenaiResponses:
 
     def error(self, message: str, *, code: str, status: int) -> object:
         """Return the JSON body of an error."""
-        kind = "invalid_request_error" if status < SERVER_ERROR else "server_error"
-        return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+        return openai_error(message, code=code, status=status)
 
     def error_event(self, message: str, *, code: str, status: int) -> bytes:
         """Return the event by which a stream fails."""
@@ -166,29 +155,19 @@ class OpenaiResponses:
 def _items(item: _Item) -> Iterator[Item]:
     match item.type:
         case "message" | None:
-            role = _ROLES.get(item.role or "")
-            if role is None:
-                raise BadRequestError(f"a message has the role {item.role!r:.40}")
-            yield Item(role, _text(item.content))
+            role = role_of(item.role)
+            yield Item(role, text_of(item.content, role))
         case "function_call" | "custom_tool_call":
             call = Call(item.call_id or "", item.name or "", item.arguments or item.input or "")
             yield Item(Role.POLICY, calls=(call,))
         case "function_call_output" | "custom_tool_call_output":
-            yield Item(Role.TOOL, _text(item.output), call_id=item.call_id or "")
+            yield Item(Role.TOOL, text_of(item.output), call_id=item.call_id or "")
         case "reasoning":
             return
         case kind:
             raise BadRequestError(
                 f"an item of the input is {kind!r:.40}, which has no meaning here"
             )
-
-
-def _text(content: str | list[_Part] | None) -> str:
-    if not isinstance(content, list):
-        return content or ""
-    if odd := next((part.type for part in content if part.text is None), None):
-        raise BadRequestError(f"a part of a message is {odd!r:.40}, and only text is understood")
-    return "\n".join(part.text or "" for part in content)
 
 
 def _head(answer: Answer, wanted: Wanted, status: str) -> dict[str, object]:

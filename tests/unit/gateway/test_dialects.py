@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,7 @@ from swe_rollout.gateway.dialects.base import Dialect
 from swe_rollout.gateway.dialects.google_generate import GoogleGenerate
 from swe_rollout.gateway.dialects.openai_chat import OpenaiChat
 from swe_rollout.gateway.dialects.openai_responses import OpenaiResponses
-from swe_rollout.gateway.values import Told
+from swe_rollout.gateway.values import BadRequestError, Told
 
 USER = {"role": "user", "content": "a"}
 POLICY = {"role": "assistant", "content": "a"}
@@ -179,3 +180,61 @@ def test_a_response_that_fails_late_was_created_first() -> None:
     assert [each["type"] for each in events] == ["response.created", "response.failed"]
     assert [each["sequence_number"] for each in events] == [0, 1]
     assert events[1]["response"]["error"] == {"code": "episode_over", "message": "over"}
+
+
+def _chat(*messages: list[str]) -> dict[str, object]:
+    parts = [[{"type": "text", "text": text} for text in texts] for texts in messages]
+    return {"messages": [USER, *({"role": "assistant", "content": each} for each in parts)]}
+
+
+def _responses(*messages: list[str]) -> dict[str, object]:
+    parts = [[{"type": "output_text", "text": text} for text in texts] for texts in messages]
+    return {"input": [USER, *({"role": "assistant", "content": each} for each in parts)]}
+
+
+def _google(*messages: list[str]) -> dict[str, object]:
+    parts = [[{"text": text} for text in texts] for texts in (["a"], *messages)]
+    roles = ("user", *("model" for _ in messages))
+    return {"contents": [{"role": r, "parts": p} for r, p in zip(roles, parts, strict=True)]}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        (OpenaiChat(), _chat),
+        (OpenaiResponses(), _responses),
+        (AnthropicMessages(), _chat),
+        (GoogleGenerate(), _google),
+    ],
+    ids=["chat", "responses", "messages", "google"],
+)
+def test_an_answer_has_one_text_however_it_is_split_and_a_second_one_is_another(
+    dialect: Dialect, body: Callable[..., dict[str, object]]
+) -> None:
+    turns = dialect.read(
+        msgspec.json.encode(body(["I lo", "ok."], [], ["I see", "."]))
+    ).request.turns
+    assert [turn.text for turn in turns] == ["I look.", "I see."]
+
+
+def test_a_text_and_its_calls_are_one_answer_also_as_messages_of_their_own() -> None:
+    calls = {"role": "assistant", "tool_calls": [CALLED]}
+    messages = [USER, {"role": "assistant", "content": "I look."}, calls, calls, POLICY]
+    first, second = OpenaiChat().read(msgspec.json.encode({"messages": messages})).request.turns
+    assert (first.text, len(first.calls)) == ("I look.", 2)
+    assert (second.text, second.calls) == ("a", ())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"contents": [{"role": "system", "parts": [{"text": "a"}]}]},
+        {
+            "contents": [{"parts": [{"text": "a"}]}],
+            "systemInstruction": {"parts": [{"inlineData": {"data": ""}}]},
+        },
+    ],
+)
+def test_what_google_has_no_place_for_is_refused(body: dict[str, object]) -> None:
+    with pytest.raises(BadRequestError):
+        GoogleGenerate().read(msgspec.json.encode(body))
