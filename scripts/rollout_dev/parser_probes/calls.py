@@ -1,15 +1,18 @@
 """Write tool calls in each grammar as a model does: in the canonical text of the vendor's template.
 
 Used by tests, probes and scripted policies. The inverse, parsing, is in `agent.parsers`. A grammar
-is a row of `_FORMS`; functions write the few with nested values.
+is a row of `calls.yaml`; functions write the few with nested values.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Final
+
+import yaml
 
 from swe_rollout.agent.call_text import CALL_TEXTS, CallText, plain_value
 from swe_rollout.agent.tools.arguments import json_types
@@ -27,7 +30,7 @@ def write_calls(tool_format: ToolFormat | TextFormat, calls: Sequence[ToolCall])
     """
     if not calls:
         return ""
-    form = _FORMS.get(tool_format)
+    form = _forms().get(tool_format)
     return form.write(calls) if form else _WRITERS[tool_format](calls)
 
 
@@ -46,86 +49,10 @@ class _Text(CallText):
         }
 
 
-def _invoked(prefix: str, block: str, kind: str = "") -> _Text:
-    return _Text(
-        f'<{prefix}invoke name="{{name}}">\n{{values}}</{prefix}invoke>\n',
-        f'<{prefix}parameter name="{{0}}"{kind}>{{1}}</{prefix}parameter>\n',
-        head=f"<{block}>\n",
-        tail=f"</{block}>",
-    )
-
-
-_DSML_KIND: Final = ' string="{2}"'
-_FORMS: Final[Mapping[str, CallText]] = {
-    **CALL_TEXTS,
-    ToolFormat.QWEN_XML: _Text(
-        "<tool_call>\n<function={name}>\n{values}</function>\n</tool_call>",
-        "<parameter={}>\n{}\n</parameter>\n",
-        "\n",
-    ),
-    ToolFormat.GLM45: _Text(
-        "<tool_call>{name}\n{values}</tool_call>",
-        "<arg_key>{}</arg_key>\n<arg_value>{}</arg_value>\n",
-        "\n",
-    ),
-    ToolFormat.GLM47: _Text(
-        "<tool_call>{name}{values}</tool_call>",
-        "<arg_key>{}</arg_key><arg_value>{}</arg_value>",
-        "\n",
-    ),
-    ToolFormat.KIMI_K2: _Text(
-        "<|tool_call_begin|>{kimi_id}<|tool_call_argument_begin|>{json}<|tool_call_end|>",
-        head="<|tool_calls_section_begin|>",
-        tail="<|tool_calls_section_end|>",
-    ),
-    ToolFormat.DEEPSEEK_V31: replace(CALL_TEXTS[ToolFormat.DEEPSEEK_V31], between=""),
-    ToolFormat.DEEPSEEK_V32: _invoked("｜DSML｜", "｜DSML｜function_calls", _DSML_KIND),
-    ToolFormat.LLAMA3: _Text("{parameters}", between="; "),
-    ToolFormat.MISTRAL: _Text.list_of("{with_id}", "[TOOL_CALLS] "),
-    ToolFormat.MISTRAL_V11: _Text("[TOOL_CALLS]{name}{marked_id}[ARGS]{json}"),
-    ToolFormat.HARMONY: _Text(
-        "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{json}",
-        between="<|call|><|start|>assistant",
-    ),
-    ToolFormat.MINIMAX_M2: _invoked("", "minimax:tool_call"),
-    ToolFormat.HUNYUAN: _Text.list_of("{object}", "<tool_calls>", "</tool_calls>"),
-    ToolFormat.MINIMAX_M1: _Text("{object}\n", head="<tool_calls>\n", tail="</tool_calls>"),
-    ToolFormat.NEMOTRON: _Text.list_of("{object}", "<TOOLCALL>", "</TOOLCALL>"),
-    ToolFormat.GRANITE_20B: _Text("<function_call>{object}"),
-    ToolFormat.PHI4: _Text.list_of("{object}", "<|tool_call|>", "<|/tool_call|>"),
-    ToolFormat.GIGACHAT: _Text("<|function_call|>{object}"),
-    ToolFormat.APERTUS: _Text.list_of(
-        "{{{quoted}: {json}}}", "<|tools_prefix|>", "<|tools_suffix|>"
-    ),
-    ToolFormat.COHERE: _Text.list_of(
-        '{{"tool_call_id": {quoted_id}, "tool_name": {quoted}, "parameters": {json}}}',
-        "<|START_ACTION|>",
-        "<|END_ACTION|>",
-    ),
-    ToolFormat.COMMAND_R: _Text.list_of("{tool_named}", "Action: ```json\n", "```"),
-    ToolFormat.XLAM: _Text.list_of("{object}", ""),
-    ToolFormat.OLMO3: _Text("{python}", "", "\n", "<function_calls>", "</function_calls>"),
-    ToolFormat.DEEPSEEK_V4: _invoked("｜DSML｜", "｜DSML｜tool_calls", _DSML_KIND),
-    ToolFormat.MUSE: _invoked("atem:", "atem:function_calls"),
-    ToolFormat.SEED: _Text(
-        "<seed:tool_call>\n<function={name}>\n{values}</function>\n</seed:tool_call>",
-        "<parameter={}>{}</parameter>\n",
-        "\n",
-    ),
-    ToolFormat.MINICPM: _Text(
-        '<function name="{name}">{values}</function>', '<param name="{}">{}</param>', "\n"
-    ),
-    ToolFormat.FUNCTIONARY: _Text("<function={name}>{json}</function>"),
-    ToolFormat.SOLAR: _Text(
-        "<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>{json}<|tool_call:end|>",
-        head="<|tool_calls|>",
-    ),
-    ToolFormat.HY3: _Text(
-        "<tool_call:opensource>{name}<tool_sep:opensource>\n{values}</tool_call:opensource>\n",
-        "<arg_key:opensource>{}</arg_key:opensource>\n"
-        "<arg_value:opensource>{}</arg_value:opensource>\n",
-    ),
-}
+@cache
+def _forms() -> Mapping[str, CallText]:
+    rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    return {**CALL_TEXTS, **{ToolFormat(name): _Text(**row) for name, row in rows.items()}}
 
 
 def _gemma4(calls: Sequence[ToolCall]) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
 
+import yaml
+
 from rollout_dev.parser_probes.probes import ParserProbe
 from rollout_dev.peers.environment import HOW, ROOT, is_installed
 from swe_rollout.agent.parsers.base import checked
@@ -16,6 +18,8 @@ from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.types.turn import CallStatus, ToolCall
 
 _HEADER: Final = "<|start|>"
+TABLES: Final = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+"""Each peer's parsers by call format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,34 +85,19 @@ def _text(name: str | None, arguments: object) -> str:
 
 _PYTHON: Final = ROOT / ".sglang" / "venv" / "bin" / "python"
 _CHILD: Final = Path(__file__).with_name("sglang_child.py")
-_NAMES: Final = {
-    ToolFormat.HERMES: "qwen25",
-    ToolFormat.QWEN_XML: "qwen3_coder",
-    ToolFormat.GLM45: "glm45",
-    ToolFormat.GLM47: "glm47",
-    ToolFormat.KIMI_K2: "kimi_k2",
-    ToolFormat.DEEPSEEK_V3: "deepseekv3",
-    ToolFormat.DEEPSEEK_V31: "deepseekv31",
-    ToolFormat.DEEPSEEK_V32: "deepseekv32",
-    ToolFormat.LLAMA3: "llama3",
-    ToolFormat.MISTRAL: "mistral",
-    ToolFormat.MISTRAL_V11: "mistral",
-    ToolFormat.HARMONY: "gpt-oss",
-    ToolFormat.MINIMAX_M2: "minimax-m2",
-}
 
 
 class Sglang(PeerParser):
     """SGLang, which splits off the reasoning first, as its server does, then looks for calls."""
 
     name = "sglang 0.5.23"
-    formats = frozenset(_NAMES)
+    formats = frozenset(map(ToolFormat, TABLES["sglang"]))
 
     def parse(self, probes: Sequence[ParserProbe]) -> Sequence[PeerCalls]:
         # Use one process for all of them: it takes seconds to start.
         requests = [
             {
-                "parser": _NAMES[probe.tool_format],
+                "parser": TABLES["sglang"][probe.tool_format],
                 "tools": [tool.function() for tool in probe.tools],
                 "text": with_header(probe, probe.sampled().text),
                 "opened": probe.reasoning.opened,
@@ -155,12 +144,7 @@ class Strands(PeerParser):
     """The parser of strands-sglang."""
 
     name = "strands-sglang 0.4.3"
-    formats = frozenset(
-        {
-            *(ToolFormat.HERMES, ToolFormat.QWEN_XML, ToolFormat.GLM45, ToolFormat.GLM47),
-            ToolFormat.KIMI_K2,
-        }
-    )
+    formats = frozenset(map(ToolFormat, TABLES["strands"]))
 
     def parse(self, probes: Sequence[ParserProbe]) -> Sequence[PeerCalls]:
         return parse_each(self._parse, probes)
@@ -168,10 +152,7 @@ class Strands(PeerParser):
     def _parse(self, probe: ParserProbe) -> list[ToolCall]:
         from strands_sglang.tool_parsers import get_tool_parser  # noqa: PLC0415 - a peer
 
-        names = {ToolFormat.GLM45: "glm", ToolFormat.GLM47: "glm"}
-        parser = cast(
-            "_StrandsParser", get_tool_parser(names.get(probe.tool_format, probe.tool_format.value))
-        )
+        parser = cast("_StrandsParser", get_tool_parser(TABLES["strands"][probe.tool_format]))
         return [_strands_call(found, probe) for found in parser.parse(probe.sampled().text)]
 
 
