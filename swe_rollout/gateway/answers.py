@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import islice
 
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.sampled_turn import SampledTurn
@@ -15,18 +16,17 @@ from swe_rollout.gateway.values import Answer, Call, Finish, Request
 from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall, Turn
 
 
-def calls_of(turn: SampledTurn) -> tuple[ToolCall, ...]:
-    """Return the attempts at a call that a harness can answer: those with a name."""
-    return tuple(
-        call for call in turn.calls if call.name and call.status is not CallStatus.UNCLOSED
-    )
+def calls_of(turn: SampledTurn, request: Request) -> tuple[ToolCall, ...]:
+    """Return the attempts at a call that a harness can answer, and wants: those with a name."""
+    named = (call for call in turn.calls if call.name and call.status is not CallStatus.UNCLOSED)
+    return tuple(islice(named, request.most_calls))
 
 
 def answer_of(
     turn: SampledTurn, record: Turn, prompt_tokens: int, request: Request, parts: AgentParts
 ) -> Answer:
     """Return the answer that a sampled turn is."""
-    calls = calls_of(turn)
+    calls = calls_of(turn, request)
     text = turn.words
     for call in reversed(calls):
         # A call that the text quotes stands before the call itself.

@@ -36,7 +36,16 @@ from swe_rollout.gateway.matching import (
     size_of,
     tells,
 )
-from swe_rollout.gateway.nodes import EndedError, Node, OfHarness, has_failed, within
+from swe_rollout.gateway.nodes import (
+    EndedError,
+    Node,
+    OfHarness,
+    has_failed,
+    journaled,
+    newly_left_out,
+    why_apart,
+    within,
+)
 from swe_rollout.gateway.values import Answer, BadRequestError, Request
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.branch import Branch, BranchKind
@@ -72,7 +81,7 @@ class Conversations:
         """The limit that ended the episode."""
         self._parts, self._episode, self._sampling = parts, episode, sampling
         self._nodes: dict[bytes, list[Node]] = {}
-        self._is_closed = False
+        self._is_closed, self._left_out = False, set[str]()
         self._rendering = asyncio.Lock()
 
     @classmethod
@@ -119,6 +128,8 @@ class Conversations:
         """
         self._check()
         self._refuse_long(request)
+        if self._journal is not None and request.most_calls is not None:
+            request = journaled(request)
         digests = digests or self.chains.of(request, size_of(request))
         node = next((n for n in self._nodes.get(digests[-1], ()) if n.answers(request)), None)
         # Nothing is awaited before the node is known, so that equal requests find it.
@@ -154,7 +165,7 @@ class Conversations:
         results = results_of(parent.calls, request.turns[-1]) if parent else None
         if parent is None or results is None:
             node = Node(request.limits)
-            work = self._anew(node, request, parts, self._why(request, digests))
+            work = self._anew(node, request, parts, why_apart(self._nodes, request, digests))
         elif parent.is_extended:
             node = Node(request.limits, parent)
             work = self._forked(node, parent, request, parts, results)
@@ -244,24 +255,6 @@ class Conversations:
         # Of answers that are told alike, one from which nothing goes on needs no other branch.
         return min(found, key=lambda node: node.is_extended, default=None)
 
-    def _why(self, request: Request, digests: list[bytes]) -> str:
-        """Return why no answer is extended."""
-        if not self._nodes:
-            return ""
-        if self._nodes.get(digests[-1]):
-            return "is asked again"
-        known = [at for at, digest in enumerate(digests[:-1]) if digest in self._nodes]
-        if not known:
-            return "another prompt, or other tools"
-        turn, number = request.turns[known[-1]], known[-1] + 1
-        nodes = self._nodes[digests[known[-1]]]
-        node = next((each for each in nodes if each.answer and tells(turn, each.answer)), None)
-        if node is None:
-            return f"turn {number} is told otherwise than it was sampled"
-        if results_of(node.calls, turn) is None:
-            return f"other results of turn {number}, or not all of them"
-        return f"turn {number + 1} was not sampled here"
-
     def _open(self, prompt: Rendered, parent: Node | None, *, why: str) -> OpenBranch:
         if len(prompt.ids) >= self._parts.limits.context_tokens:
             raise _too_long()
@@ -297,6 +290,8 @@ class Conversations:
             index = len(self.state.turns)
             if index >= parts.limits.turns:
                 raise self._ended(StopReason.TURN_LIMIT)
+            for each in newly_left_out(request, self._left_out):
+                self._note(node.branch, f"left out: {each}")
             try:
                 turn, builder = await turns.take(node.branch, results, message)
                 if builder is not None and self._journal is not None:
@@ -322,7 +317,7 @@ class Conversations:
                     opens_reasoning=node.branch.opens_reasoning,
                 )
             node.end, node.turn = len(node.branch.log), index
-            node.calls, node.reasoning_is_open = calls_of(turn), turn.reasoning_is_open
+            node.calls, node.reasoning_is_open = calls_of(turn, request), turn.reasoning_is_open
             node.branch.follow(node.calls, reasoning_is_open=turn.reasoning_is_open)
             self.state.report(index)
             prompt_tokens = node.end - len(builder.ids)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from swe_rollout.agent.branches import OpenBranch
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.tools.base import ToolContext, ToolSpec
 from swe_rollout.errors import InternalError
-from swe_rollout.gateway.values import Answer, Request
+from swe_rollout.gateway.matching import results_of, tells
+from swe_rollout.gateway.values import Answer, BadRequestError, Request
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.limits import CutTurns
 from swe_rollout.types.turn import Observation, ToolCall
+
+_MOST_LEFT_OUT: Final = 64
+"""What a record names of what an episode's requests have; the policy may make up names."""
 
 
 class EndedError(Exception):
@@ -83,3 +89,41 @@ def within(parts: AgentParts, request: Request) -> AgentParts:
         most = max(1, min(most, request.max_tokens))
     given = {"max_new_tokens": most, "cut_turns": CutTurns.ANSWER}
     return replace(parts, limits=parts.limits.model_copy(update=given))
+
+
+def why_apart(
+    known: Mapping[bytes, Sequence[Node]], request: Request, digests: Sequence[bytes]
+) -> str:
+    """Return why a request extends no answer; `digests` are its own."""
+    if not known:
+        return ""
+    if known.get(digests[-1]):
+        return "is asked again"
+    last = max((at for at, digest in enumerate(digests[:-1]) if digest in known), default=None)
+    if last is None:
+        return "another prompt, or other tools"
+    turn, nodes = request.turns[last], known[digests[last]]
+    node = next((each for each in nodes if each.answer and tells(turn, each.answer)), None)
+    if node is None:
+        return f"turn {last + 1} is told otherwise than it was sampled"
+    if results_of(node.calls, turn) is None:
+        return f"other results of turn {last + 1}, or not all of them"
+    return f"turn {last + 2} was not sampled here"
+
+
+def newly_left_out(request: Request, known: set[str]) -> list[str]:
+    """Return what has no meaning here and is not known to be left out yet, and make it known."""
+    new = [each for each in dict.fromkeys(request.ignored) if each not in known]
+    del new[max(0, _MOST_LEFT_OUT - len(known)) :]
+    known.update(new)
+    return new
+
+
+def journaled(request: Request) -> Request:
+    """Return a request as a journal can repeat it, which has no number of calls."""
+    if request.most_calls == 0:
+        raise BadRequestError(
+            "an episode that is journaled knows no tool_choice of none: send no tools",
+            code="unsupported_value",
+        )
+    return replace(request, most_calls=None, ignored=(*request.ignored, "one call at a time"))

@@ -87,13 +87,15 @@ class Request:
     max_tokens: int | None = None
     stops: tuple[str, ...] = ()
     """Texts before which the answer ends."""
+    most_calls: int | None = None
+    """How many calls the answer may have; what more is sampled is told as text."""
     ignored: tuple[str, ...] = ()
     """What the request has that has no meaning here, such as tools that are no functions."""
 
     @property
     def limits(self) -> tuple[object, ...]:
         """What ends the answer early."""
-        return self.max_tokens, self.stops
+        return self.max_tokens, self.stops, self.most_calls
 
 
 class Finish(StrEnum):

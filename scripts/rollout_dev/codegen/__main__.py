@@ -17,7 +17,13 @@ from rollout_dev.codegen.chart import bundle, chart
 from rollout_dev.codegen.crd import custom_resource_definition
 from rollout_dev.codegen.pages import filled
 from rollout_dev.codegen.python_reference import python_page
-from rollout_dev.codegen.reference import job_blocks, metrics_blocks, reward_blocks, variable_blocks
+from rollout_dev.codegen.reference import (
+    gateway_blocks,
+    job_blocks,
+    metrics_blocks,
+    reward_blocks,
+    variable_blocks,
+)
 from rollout_dev.codegen.tools_reference import tools_blocks
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -31,6 +37,7 @@ _PAGES: Final = {
     "rewards": reward_blocks,
     "metrics": metrics_blocks,
     "cli": variable_blocks,
+    "gateway": gateway_blocks,
 }
 """Pages of docs/reference, and what returns their generated blocks."""
 _HEADER: Final = "# Made by scripts/generate; change {source} instead.\n"

@@ -16,6 +16,8 @@ from rollout_operator.metrics import Metrics
 from rollout_operator.observed import ObservedJob
 from swe_rollout.cli.main import build_command
 from swe_rollout.cli.verbs import name_variables
+from swe_rollout.gateway.dialects.fields import Rule
+from swe_rollout.gateway.dialects.fields import rules as request_rules
 from swe_rollout.spec.fields import all_fields, fields_of
 from swe_rollout.spec.reward_terms import OPTIONS
 from swe_rollout.telemetry.catalog import METRICS, Kind, Metric
@@ -34,6 +36,25 @@ def job_blocks() -> dict[str, Iterable[str]]:
         "status": table(("field", "type", "meaning"), status),
         "columns": table(("column", "from", "shown", "meaning"), columns),
     }
+
+
+def gateway_blocks() -> dict[str, Iterable[str]]:
+    """Return what becomes of the fields of requests, for each API."""
+    return {
+        api: table(("field", "", "why"), map(_request_row, found))
+        for api, found in request_rules().items()
+    }
+
+
+def _request_row(rule: Rule) -> tuple[str, ...]:
+    names = ", ".join(f"`{name}`" for name in (*rule.read, *rule.fields))
+    if not rule.refused:
+        return names, "read" if rule.read else "left out", rule.left_out
+    values = ", ".join(
+        f"`{msgspec.json.encode(each).decode()}`" for each in rule.when or rule.unless
+    )
+    refused = f"refused with {values}" if rule.when else f"refused, unless {values}"
+    return names, refused if values else "refused", rule.refused
 
 
 def reward_blocks() -> dict[str, Iterable[str]]:

@@ -135,7 +135,7 @@ async def _is_refused(scene: _Scene) -> None:
     await speaker.ask(hello, streams=scene.streams)
     attempts: list[tuple[int, Speaker, list[object], Mapping[str, object]]] = [
         (400, speaker, [speaker.user("word " * 9000)], {}),
-        (400, speaker, hello, speaker.bad),
+        *((400, speaker, hello, bad) for bad in speaker.bad),
         (401, scene.speaker("another key"), hello, {}),
         (403, speaker, [speaker.user("One turn more.")], {}),
         (_FAILED, speaker, hello, {}),
@@ -151,6 +151,17 @@ async def _is_refused(scene: _Scene) -> None:
         else:
             scene.expect(f"{status} was no error", holds=False)
     scene.figures["errors"] = float(len(attempts))
+
+
+async def _wants_no_calls(scene: _Scene) -> None:
+    speaker = scene.speaker()
+    talk = [speaker.user("It fails.")]
+    for text in ("I look.", "cat a"):
+        said = await speaker.ask(talk, streams=scene.streams, **speaker.calls_none)
+        scene.expect(f"it read {said}", holds=text in said.text and not said.calls)
+        talk += [*said.items, speaker.user("Go on.")]
+    opened = len(scene.session.conversations.branches())
+    scene.expect(f"{opened} branches were opened", holds=opened == 1)
 
 
 async def _leaves(scene: _Scene) -> None:
@@ -205,6 +216,7 @@ async def _fails_late(scene: _Scene) -> None:
 _Part: TypeAlias = Callable[[_Scene], Awaitable[None]]
 _PARTS: Final[Mapping[str, tuple[_Part, Limits]]] = {
     "plays, with calls": (_plays, Limits()),
+    "wants no calls": (_wants_no_calls, Limits()),
     "is refused": (_is_refused, Limits(turns=1, context_tokens=4096, max_new_tokens=64)),
     "leaves, and asks again": (_leaves, Limits()),
     "waits": (_waits, Limits()),

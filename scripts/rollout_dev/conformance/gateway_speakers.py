@@ -20,6 +20,7 @@ _SCHEMA: Final = {
     "additionalProperties": False,
 }
 _FUNCTION: Final = {"name": "bash", "description": "Run it.", "parameters": _SCHEMA, "strict": True}
+_NAMED: Final = {"type": "function", "function": {"name": "bash"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,10 @@ class Speaker:
 
     name: ClassVar[str]
     package: ClassVar[str]
-    bad: ClassVar[Mapping[str, object]]
-    """Arguments that the client takes and the gateway refuses."""
+    bad: ClassVar[Sequence[Mapping[str, object]]]
+    """Arguments that the client takes and the gateway refuses, in turn."""
+    calls_none: ClassVar[Mapping[str, object]]
+    """Arguments by which an answer has no calls."""
     heeds_retry_after: ClassVar[bool] = True
     counts: ClassVar[Mapping[str, object] | None] = None
     """What a request may have, so that the client can count it; None if the API has no count."""
@@ -119,7 +122,9 @@ class Speaker:
 
 
 class Chat(Speaker):
-    name, package, bad = "openai, chat completions", "openai", {"n": 3}
+    name, package = "openai, chat completions", "openai"
+    bad = ({"n": 3}, {"tool_choice": "required"}, {"tool_choice": _NAMED}, {"logprobs": True})
+    calls_none: ClassVar[Mapping[str, object]] = {"tool_choice": "none"}
     _final = "get_final_completion"
 
     def results(self, calls: Sequence[Called], texts: Sequence[str]) -> list[object]:
@@ -146,7 +151,14 @@ class Chat(Speaker):
 
 
 class Responses(Speaker):
-    name, package, bad = "openai, responses", "openai", {"previous_response_id": "resp_1"}
+    name, package = "openai, responses", "openai"
+    bad = (
+        {"previous_response_id": "resp_1"},
+        {"tool_choice": "required"},
+        {"tool_choice": {"type": "function", "name": "bash"}},
+        {"include": ["message.output_text.logprobs"]},
+    )
+    calls_none: ClassVar[Mapping[str, object]] = {"tool_choice": "none"}
     _final = "get_final_response"
 
     def late(self) -> type[Exception]:
@@ -176,7 +188,12 @@ class Responses(Speaker):
 
 class Messages(Speaker):
     name, package = "anthropic, messages", "anthropic"
-    bad: ClassVar[Mapping[str, object]] = {"messages": [{"role": "user", "content": ""}]}
+    bad = (
+        {"messages": [{"role": "user", "content": ""}]},
+        {"tool_choice": {"type": "any"}},
+        {"tool_choice": {"type": "tool", "name": "bash"}},
+    )
+    calls_none: ClassVar[Mapping[str, object]] = {"tool_choice": {"type": "none"}}
     counts: ClassVar[Mapping[str, object] | None] = {}
     _final = "get_final_message"
 
@@ -215,7 +232,14 @@ class Messages(Speaker):
 
 class Google(Speaker):
     name, package = "google-genai, generate content", "google.genai"
-    bad: ClassVar[Mapping[str, object]] = {"candidate_count": 3}
+    bad = (
+        {"candidate_count": 3},
+        {"tool_config": {"function_calling_config": {"mode": "ANY"}}},
+        {"response_mime_type": "application/json"},
+    )
+    calls_none: ClassVar[Mapping[str, object]] = {
+        "tool_config": {"function_calling_config": {"mode": "NONE"}}
+    }
     counts: ClassVar[Mapping[str, object] | None] = {"system_instruction": None, "tools": None}
     heeds_retry_after = False
 

@@ -10,18 +10,22 @@ import msgspec
 from swe_rollout.gateway.dialects.base import (
     Dialect,
     Item,
+    Most,
     Part,
     Role,
     Wanted,
     conversation,
     decoded,
     event,
+    most_calls,
     role_of,
     text_of,
     tool,
 )
+from swe_rollout.gateway.dialects.fields import Fields
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
 
+_FIELDS: Final = Fields("messages")
 _FINISH: Final = {Finish.STOP: "end_turn", Finish.CALLS: "tool_use", Finish.LENGTH: "max_tokens"}
 _VOLATILE: Final = "x-anthropic-billing-header:"
 """Claude Code begins its system prompt with a block that says who pays: no part of the prompt."""
@@ -55,12 +59,18 @@ class _Tool(msgspec.Struct):
     type: str | None = None
 
 
+class _Choice(msgspec.Struct):
+    type: str
+    disable_parallel_tool_use: bool = False
+
+
 class _Body(msgspec.Struct):
     messages: list[_Message]
     model: str | None = None
     system: str | list[_Block] | None = None
     tools: list[_Tool] | None = None
-    max_tokens: int | None = None
+    tool_choice: _Choice | None = None
+    max_tokens: Most | None = None
     stop_sequences: list[str] | None = None
     stream: bool | None = None
 
@@ -72,10 +82,11 @@ class AnthropicMessages(Dialect):
 
     def read(self, body: bytes) -> Wanted:
         """Read a request. Raises BadRequestError."""
-        found = decoded(body, _Body)
+        found, unknown = decoded(body, _Body, _FIELDS)
         items = [*_system(found.system), *(i for m in found.messages for i in _items(m))]
         first, turns = conversation(items)
-        tools = found.tools or []
+        tools, choice = found.tools or [], found.tool_choice or _Choice("auto")
+        others = (f"the tool {e.type or e.name}" for e in tools if e.input_schema is None)
         request = Request(
             first,
             turns,
@@ -86,7 +97,8 @@ class AnthropicMessages(Dialect):
             ),
             found.max_tokens,
             tuple(found.stop_sequences or ()),
-            tuple(f"the tool {e.type or e.name}" for e in tools if e.input_schema is None),
+            most_calls(choice.type, is_parallel=not (choice.disable_parallel_tool_use and tools)),
+            (*unknown, *others),
         )
         return Wanted(request, found.model or "", bool(found.stream))
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, TypeVar
+from typing import Annotated, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.gateway.dialects.fields import Fields
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Request, Result, Told
 
 _Body = TypeVar("_Body")
+Most: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+"""The most tokens of an answer."""
 _SERVER_ERROR: Final = 500
 """The first status by which a server blames itself."""
 
@@ -93,10 +96,13 @@ class Dialect(Protocol):
         return event(self.error(message, code=code, status=status))
 
 
-def decoded(body: bytes, kind: type[_Body]) -> _Body:
-    """Decode a body. Raises BadRequestError that names the place."""
+def decoded(body: bytes, kind: type[_Body], fields: Fields) -> tuple[_Body, tuple[str, ...]]:
+    """Decode a body, and name the fields that nobody knows.
+
+    Raises BadRequestError that names the place, also for a field that is refused.
+    """
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=kind), fields.unknown(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadRequestError(f"the body can't be read: {error}") from error
 
@@ -118,6 +124,21 @@ def text_of(content: str | Sequence[Part] | None, role: Role = Role.TOOL) -> str
     if odd := next((part.type for part in content if part.text is None), None):
         raise BadRequestError(f"a part of a message is {odd!r:.40}, and only text is understood")
     return ("" if role is Role.POLICY else "\n").join(part.text or "" for part in content)
+
+
+def most_calls(choice: str | None, *, is_parallel: bool = True) -> int | None:
+    """Return how many calls an answer may have. Raises BadRequestError for what would force one."""
+    match choice:
+        case None | "auto":
+            return None if is_parallel else 1
+        case "none":
+            return 0
+        case _:
+            raise BadRequestError(
+                f"the choice of tools is {choice!r:.40}, and may be auto or none: nothing forces"
+                " what is sampled, for a trainer could not tell its probability",
+                code="unsupported_value",
+            )
 
 
 def openai_error(message: str, *, code: str, status: int) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
@@ -11,16 +12,35 @@ import msgspec
 from swe_rollout.gateway.dialects.base import (
     Dialect,
     Item,
+    Most,
     Role,
     Wanted,
     conversation,
     decoded,
     event,
+    most_calls,
     role_of,
     tool,
 )
+from swe_rollout.gateway.dialects.fields import Fields
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
 
+_FIELDS: Final = Fields("google")
+_SNAKE: Final = tuple(
+    f'"{name}"'.encode()
+    for name in (
+        "system_instruction",
+        "generation_config",
+        "tool_config",
+        "function_declarations",
+        "function_call",
+        "function_response",
+        "function_calling_config",
+    )
+)
+"""Google's servers take the names of its protocol buffers too, as its pages have them."""
+_FREE: Final = {"args", "response", "parameters", "parametersJsonSchema"}
+"""What these hold is the harness's own."""
 _ROLES: Final = {"user": Role.USER, "function": Role.USER, "model": Role.POLICY}
 _STATUS: Final = {
     400: "INVALID_ARGUMENT",
@@ -68,15 +88,24 @@ class _Tool(msgspec.Struct):
 
 
 class _Config(msgspec.Struct):
-    maxOutputTokens: int | None = None
+    maxOutputTokens: Most | None = None
     stopSequences: list[str] | None = None
-    candidateCount: int | None = None
+
+
+class _Calling(msgspec.Struct):
+    mode: str | None = None
+    allowedFunctionNames: list[str] | None = None
+
+
+class _ToolConfig(msgspec.Struct):
+    functionCallingConfig: _Calling | None = None
 
 
 class _Body(msgspec.Struct):
     contents: list[_Content]
     systemInstruction: _Content | None = None
     tools: list[_Tool] | None = None
+    toolConfig: _ToolConfig | None = None
     generationConfig: _Config | None = None
 
 
@@ -88,10 +117,8 @@ class GoogleGenerate(Dialect):
 
     def read(self, body: bytes) -> Wanted:
         """Read a request. Raises BadRequestError."""
-        found = decoded(body, _Body)
+        found, unknown = decoded(_camelled(body), _Body, _FIELDS)
         config = found.generationConfig or _Config()
-        if config.candidateCount not in (None, 1):
-            raise BadRequestError("each request gets one candidate")
         system = found.systemInstruction
         items = [Item(Role.SYSTEM, _text(system))] if system else []
         first, turns = conversation([*items, *_items(found.contents)])
@@ -106,7 +133,11 @@ class GoogleGenerate(Dialect):
             ),
             config.maxOutputTokens,
             tuple(config.stopSequences or ()),
-            tuple("a tool that is no function" for e in tools if e.functionDeclarations is None),
+            _most_calls(found.toolConfig),
+            (
+                *unknown,
+                *("a tool that is no function" for e in tools if not e.functionDeclarations),
+            ),
         )
         return Wanted(request, "", streams=False)
 
@@ -140,6 +171,38 @@ class GoogleGenerate(Dialect):
         del code
         found = _STATUS.get(status, "INTERNAL")
         return {"error": {"code": status, "message": message, "status": found}}
+
+
+def _camelled(body: bytes) -> bytes:
+    """Return a body with the names that its API's JSON has."""
+    if not any(name in body for name in _SNAKE):
+        return body
+    try:
+        return msgspec.json.encode(_renamed(msgspec.json.decode(body)))
+    except msgspec.DecodeError:
+        return body
+
+
+def _renamed(value: Any) -> Any:
+    match value:
+        case dict():
+            names = {key: re.sub("_([a-z])", lambda at: at[1].upper(), key) for key in value}
+            return {
+                names[key]: each if names[key] in _FREE else _renamed(each)
+                for key, each in value.items()
+            }
+        case list():
+            return [_renamed(each) for each in value]
+        case _:
+            return value
+
+
+def _most_calls(config: _ToolConfig | None) -> int | None:
+    calling = (config and config.functionCallingConfig) or _Calling()
+    if calling.allowedFunctionNames:
+        return most_calls("one of allowedFunctionNames")
+    mode = (calling.mode or "auto").lower()
+    return most_calls("auto" if mode == "mode_unspecified" else mode)
 
 
 def _items(contents: list[_Content]) -> Iterator[Item]:

@@ -11,20 +11,24 @@ from swe_rollout.gateway.dialects.base import (
     ROLES,
     Dialect,
     Item,
+    Most,
     Part,
     Role,
     Wanted,
     conversation,
     decoded,
     event,
+    most_calls,
     openai_error,
     role_of,
     text_of,
     tool,
 )
+from swe_rollout.gateway.dialects.fields import Fields
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
 
 _FINISH: Final = {Finish.STOP: "stop", Finish.CALLS: "tool_calls", Finish.LENGTH: "length"}
+_FIELDS: Final = Fields("chat")
 _ROLES: Final = {**ROLES, "tool": Role.TOOL}
 
 
@@ -43,6 +47,7 @@ class _Message(msgspec.Struct):
     content: str | list[Part] | None = None
     tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None
+    function_call: object = None
 
 
 class _Function(msgspec.Struct):
@@ -56,6 +61,10 @@ class _Tool(msgspec.Struct):
     function: _Function | None = None
 
 
+class _Choice(msgspec.Struct):
+    type: str
+
+
 class _StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
@@ -64,12 +73,13 @@ class _Body(msgspec.Struct):
     messages: list[_Message]
     model: str | None = None
     tools: list[_Tool] | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    tool_choice: str | _Choice | None = None
+    parallel_tool_calls: bool | None = None
+    max_tokens: Most | None = None
+    max_completion_tokens: Most | None = None
     stop: str | list[str] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    n: int | None = None
 
 
 class OpenaiChat(Dialect):
@@ -77,12 +87,10 @@ class OpenaiChat(Dialect):
 
     def read(self, body: bytes) -> Wanted:
         """Read a request. Raises BadRequestError."""
-        found = decoded(body, _Body)
-        if found.n not in (None, 1):
-            raise BadRequestError(f"n is {found.n}, and each request gets one answer")
+        found, unknown = decoded(body, _Body, _FIELDS)
         first, turns = conversation(_item(message) for message in found.messages)
         tools = found.tools or []
-        stop = found.stop or ()
+        stop, choice = found.stop or (), found.tool_choice
         request = Request(
             first,
             turns,
@@ -93,7 +101,11 @@ class OpenaiChat(Dialect):
             ),
             found.max_completion_tokens or found.max_tokens,
             (stop,) if isinstance(stop, str) else tuple(stop),
-            tuple(f"the tool {each.type}" for each in tools if each.function is None),
+            most_calls(
+                choice.type if isinstance(choice, _Choice) else choice,
+                is_parallel=found.parallel_tool_calls is not False or not tools,
+            ),
+            (*unknown, *(f"the tool {each.type}" for each in tools if each.function is None)),
         )
         options = found.stream_options
         return Wanted(
@@ -145,6 +157,8 @@ class OpenaiChat(Dialect):
 
 def _item(message: _Message) -> Item:
     role = role_of(message.role, _ROLES)
+    if message.function_call is not None:
+        raise BadRequestError("`function_call` of a message was replaced by `tool_calls`")
     calls = tuple(
         Call(call.id or "", call.function.name, _arguments(call.function.arguments))
         for call in message.tool_calls or ()

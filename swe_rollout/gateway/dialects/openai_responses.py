@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from swe_rollout.gateway.dialects.base import (
     Dialect,
     Item,
+    Most,
     Part,
     Role,
     Wanted,
     conversation,
     decoded,
     event,
+    most_calls,
     openai_error,
     role_of,
     text_of,
     tool,
 )
+from swe_rollout.gateway.dialects.fields import Fields
 from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Request
+
+_FIELDS: Final = Fields("responses")
 
 
 class _Item(msgspec.Struct):
@@ -43,13 +48,18 @@ class _Tool(msgspec.Struct):
     parameters: dict[str, Any] | None = None
 
 
+class _Choice(msgspec.Struct):
+    type: str
+
+
 class _Body(msgspec.Struct):
     input: str | list[_Item]
     model: str | None = None
     instructions: str | None = None
     tools: list[_Tool] | None = None
-    max_output_tokens: int | None = None
-    previous_response_id: str | None = None
+    tool_choice: str | _Choice | None = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: Most | None = None
     stream: bool | None = None
 
 
@@ -58,16 +68,15 @@ class OpenaiResponses(Dialect):
 
     def read(self, body: bytes) -> Wanted:
         """Read a request. Raises BadRequestError."""
-        found = decoded(body, _Body)
-        if found.previous_response_id:
-            raise BadRequestError("no response is stored: send the whole input")
+        found, unknown = decoded(body, _Body, _FIELDS)
         items = [Item(Role.SYSTEM, found.instructions)] if found.instructions else []
         if isinstance(found.input, str):
             items.append(Item(Role.USER, found.input))
         else:
             items += [item for each in found.input for item in _items(each)]
         first, turns = conversation(items)
-        tools = found.tools or []
+        tools, choice = found.tools or [], found.tool_choice
+        others = (f"the tool {each.type}" for each in tools if each.type != "function")
         request = Request(
             first,
             turns,
@@ -77,7 +86,11 @@ class OpenaiResponses(Dialect):
                 if f.type == "function"
             ),
             found.max_output_tokens,
-            ignored=tuple(f"the tool {each.type}" for each in tools if each.type != "function"),
+            most_calls=most_calls(
+                choice.type if isinstance(choice, _Choice) else choice,
+                is_parallel=found.parallel_tool_calls is not False or not tools,
+            ),
+            ignored=(*unknown, *others),
         )
         return Wanted(request, found.model or "", bool(found.stream))
 
@@ -171,6 +184,7 @@ def _items(item: _Item) -> Iterator[Item]:
 
 
 def _head(answer: Answer, wanted: Wanted, status: str) -> dict[str, object]:
+    most = wanted.request.most_calls
     return {
         "id": f"resp_{answer.id}",
         "object": "response",
@@ -178,8 +192,8 @@ def _head(answer: Answer, wanted: Wanted, status: str) -> dict[str, object]:
         "status": status,
         "model": wanted.model,
         "error": None,
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
+        "parallel_tool_calls": most is None,
+        "tool_choice": "none" if most == 0 else "auto",
         "tools": [],
     }
 

@@ -208,7 +208,7 @@ async def test_a_key_is_dead_with_its_session_and_good_for_its_own_alone(client:
         (b'{"messages": [{"role": "tool", "content": "a"}]}', "before the first turn"),
         (b'{"messages": [{"role": "king", "content": "a"}]}', "'king'"),
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "'image_url'"),
-        (b'{"messages": [{"role": "user", "content": "a"}], "n": 3}', "n is 3"),
+        (b'{"messages": [{"role": "user", "content": "a"}], "n": 3}', "`n` is refused"),
         (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "can't be read"),
     ],
 )
