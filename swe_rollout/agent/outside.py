@@ -32,7 +32,7 @@ class Outside(Protocol):
         ...
 
     async def stop(self, reason: StopReason) -> StopReason:
-        """Note why the agent stopped, unless an earlier life has; return the reason."""
+        """Note why the agent stopped, unless an earlier life has; return the durable reason."""
         ...
 
     @property

@@ -256,7 +256,8 @@ class Conversations:
         return min(found, key=lambda node: node.is_extended, default=None)
 
     def _open(self, prompt: Rendered, parent: Node | None, *, why: str) -> OpenBranch:
-        if len(prompt.ids) >= self._parts.limits.context_tokens:
+        # Engines refuse a request that could fill the context to its last token.
+        if len(prompt.ids) + 1 >= self._parts.limits.context_tokens:
             raise _too_long()
         branches = self.state.branches
         turns = len(self.state.turns)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
-from swe_rollout.errors import ClusterError, SandboxError
+from swe_rollout.errors import SandboxError, SweRolloutError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.session.bootstrap import MACHINES
 from swe_rollout.types.deadline import Deadline
@@ -74,12 +74,15 @@ class Door:
             )
 
     async def take(self) -> None:
-        """Take over a door that another process has opened. Raises SandboxError."""
+        """Take over a door that another process has opened. Raises SandboxError.
+
+        A listener that is gone was ended by the program, and `carry` will say so.
+        """
         await self._sandbox.exec([_PROGRAM, "take", _SOCKET], cwd="/", timeout_s=_START_S)
 
     async def stop(self) -> None:
         """End the harness and the listener, as far as they are still there."""
-        with suppress(SandboxError, ClusterError):
+        with suppress(SweRolloutError):
             await self._sandbox.exec([_PROGRAM, "stop", _SOCKET], cwd="/", timeout_s=_START_S)
 
     async def carry(self) -> None:

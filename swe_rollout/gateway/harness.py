@@ -18,6 +18,7 @@ from pydantic import Field, StringConstraints
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.outside import Outside
+from swe_rollout.agent.policy_turns import encodable
 from swe_rollout.agent.prompts import MessageRole
 from swe_rollout.agent.tools.marks import new_mark
 from swe_rollout.errors import ExtensionFailedError, SandboxError
@@ -33,6 +34,8 @@ from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import StopReason
 
 _SHOWN: Final = 1000
+_MOST_STRING: Final = 128 << 10
+"""The bytes of one argument or variable that Linux refuses (MAX_ARG_STRLEN)."""
 _SHORT_S: Final = 0.01
 
 
@@ -83,6 +86,7 @@ class Harness(Model):
         clock, outside = context.clock, context.outside
         clock.reset(context.parts.limits.episode_seconds)
         if outside is not None and (stop := await repeat(played, outside)) is not None:
+            await Door(outside.sandbox, 0, clock).stop()
             return stop
         async with serving(Api(OneEpisode(OneSession(key, played))).routes()) as port:
             sandbox = outside.sandbox if outside else context.sandbox
@@ -95,13 +99,21 @@ class Harness(Model):
                 stop = await self._wait(door, played, clock)
             finally:
                 await played.close()
+            if outside is not None:
+                # Before the listener ends: whoever finds none knows why.
+                stop = await outside.stop(stop)
             await door.stop()
-        return stop if outside is None else await outside.stop(stop)
+        return stop
 
     def _program(self, context: AgentContext, key: str) -> tuple[str, dict[str, str]]:
         """Return what the listener runs, and the variables that it has."""
         task = "\n\n".join(m.content for m in context.task if m.role is MessageRole.USER)
-        return f"{_EXPORTS}\n{self.command}", self.env | {"TASK": task, "DOOR_KEY": key}
+        command, env = f"{_EXPORTS}\n{self.command}", self.env | {"TASK": encodable(task)}
+        _require_fit("agent.harness.command", command)
+        for name, value in env.items():
+            what = "the task" if name == "TASK" else f"agent.harness.env.{name}"
+            _require_fit(what, f"{name}={value}")
+        return command, env | {"DOOR_KEY": key}
 
     async def _wait(self, door: Door, played: Conversations, clock: Deadline) -> StopReason:
         """Return why the program stopped: it ended, its door is gone, or the episode is over.
@@ -150,16 +162,36 @@ export OPENAI_BASE_URL=$door/v1 OPENAI_API_BASE=$door/v1 OPENAI_API_KEY=$DOOR_KE
 unset DOOR_PORT DOOR_KEY door"""
 
 
+def _require_fit(what: str, text: str) -> None:
+    """Refuse what no program can be started with. Raises ExtensionFailedError."""
+    size = len(text.encode(errors="replace"))
+    if size < _MOST_STRING and "\0" not in text:
+        return
+    raise ExtensionFailedError(
+        f"{what} can't be handed to the harness",
+        why="it holds a NUL character"
+        if "\0" in text
+        else f"it has {size:,} bytes, and Linux starts no program with {_MOST_STRING:,} in one",
+        fix="shorten it; what is longer goes into a file of the task's image",
+        retryable=False,
+    )
+
+
 async def repeat(played: Conversations, journal: Outside) -> StopReason | None:
     """Answer what earlier lives were asked; return why the program had stopped, if it had.
 
     Raises DivergedError.
     """
     requests: list[Request] = []
-    for data in journal.asked:
+    for at, data in enumerate(journal.asked, start=1):
         try:
             requests.append(decode(data, requests))
             await played.answer(requests[-1])
-        except (ValueError, BadRequestError, EndedError) as error:
+        except EndedError as error:
+            # The last turn was sampled, and reached a limit.
+            if at < len(journal.asked) or played.stop is None:
+                raise DivergedError(f"the episode ended before turn {at + 1}: {error}") from error
+            return journal.stopped or await journal.stop(played.stop)
+        except (ValueError, BadRequestError) as error:
             raise DivergedError(f"what the harness asked has no answer: {error}") from error
     return journal.stopped

@@ -35,11 +35,18 @@ class OutsideJournal:
         if self._replayed:
             self._replayed -= 1
             return
-        await self._writer.before_turn()
-        await self._writer.before_call()
+        await self._flush()
 
     async def stop(self, reason: StopReason) -> StopReason:
-        return StopReason((await self._note(_STOPPED, reason.value.encode())).decode())
+        noted = await self._note(_STOPPED, reason.value.encode())
+        if self.stopped is None:
+            await self._flush()
+        return StopReason(noted.decode())
+
+    async def _flush(self) -> None:
+        """Return once all that was noted is durable."""
+        await self._writer.before_turn()
+        await self._writer.before_call()
 
     async def _note(self, kind: str, data: bytes) -> bytes:
         async def same() -> bytes:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from swe_rollout.agent.context import AgentContext
+from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.datasets import release_pairs
+from swe_rollout.errors import ExtensionFailedError
 from swe_rollout.gateway.door import Door, ProgramEnd
+from swe_rollout.gateway.harness import Harness
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
@@ -107,7 +113,7 @@ ASKS_TWICE = """\
 import http.client, os
 connection = http.client.HTTPConnection("127.0.0.1", int(os.environ["DOOR_PORT"]))
 for number in range(2):
-    connection.request("POST", f"/{number}", body=b"x" * 3_000_000)
+    connection.request("POST", f"/{number}", body=b"x" * 20_000_000)
     print(connection.getresponse().read().decode())
 """
 
@@ -127,7 +133,7 @@ async def test_what_has_no_answer_is_sent_to_whoever_takes_the_door_over(
             await asyncio.Event().wait()
         return web.Response(text=f"answer {request.path}")
 
-    app = web.Application(client_max_size=1 << 24)
+    app = web.Application(client_max_size=1 << 26)
     app.router.add_post("/{any}", answer)
     async with TestServer(app) as server:
         assert server.port is not None
@@ -143,7 +149,31 @@ async def test_what_has_no_answer_is_sent_to_whoever_takes_the_door_over(
                 continue
             await carrying
         assert door.ended == ProgramEnd(0, "answer /0\nanswer /1")
-    assert asked == ["/0 3000000"] * 3 + ["/1 3000000"]
+    assert asked == ["/0 20000000"] * 3 + ["/1 20000000"]
+
+
+async def test_what_a_harness_left_behind_may_print_for_ever(door_sandbox: Sandbox) -> None:
+    door = Door(door_sandbox, 1, Deadline(60.0))
+    await door.open("yes & yes & sleep 0.2; exit 7", {})
+    await door.carry()
+    assert door.ended is not None
+    assert door.ended.code == 7
+
+
+@pytest.mark.parametrize(
+    ("task", "env", "why"),
+    [
+        ("a" * (1 << 17), {}, "the task.*131,077 bytes"),
+        ("Fix it.\0", {}, "the task.*NUL"),
+        ("Fix it.", {"LONG": "é" * (1 << 16)}, r"agent\.harness\.env\.LONG"),
+    ],
+)
+def test_what_fits_no_variable_is_refused(task: str, env: dict[str, str], why: str) -> None:
+    harness = Harness(command="true", env=env)
+    context = cast("AgentContext", SimpleNamespace(task=(Message(MessageRole.USER, task),)))
+    with pytest.raises(ExtensionFailedError) as raised:
+        harness._program(context, "key")
+    assert re.search(why, str(raised.value), re.DOTALL)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 enum { CONNECTIONS = 256, CALLERS = 8, CHUNK = 1 << 16, MOST_IN = 1 << 20, MOST_OUT = 64 << 20, MOST_GIVEN = 4 << 20,
-       MOST_KEPT = 48 << 20, TAIL = 4096 };
+       MOST_KEPT = 48 << 20, TAIL = 4096, LAST_READS = 32 };
 
 struct buffer {
     unsigned char *bytes;
@@ -39,6 +39,7 @@ struct connection {
     uint32_t number;
     struct buffer in, out;
     struct buffer kept; /* what the worker got since it last answered */
+    int lost; /* there was more than is kept */
     int ended, told, closes;
 };
 
@@ -120,13 +121,17 @@ static int put_frame(int fd, uint32_t number, const void *bytes, uint32_t length
     return put(fd, head, sizeof head) || put(fd, bytes, length);
 }
 
-/* Gives what a connection sent, and keeps it until there is an answer. */
-static void give_in(struct caller *waiting, struct connection *c)
+/* Gives the next of what a connection sent, and keeps it until there is an answer. */
+static size_t give_in(struct caller *waiting, struct connection *c)
 {
-    put_frame(waiting->fd, c->number, c->in.bytes, c->in.length);
-    if (c->kept.length + c->in.length > MOST_KEPT || append(&c->kept, c->in.bytes, c->in.length))
+    size_t length = c->in.length < MOST_IN ? c->in.length : MOST_IN;
+    put_frame(waiting->fd, c->number, c->in.bytes, length);
+    if (c->lost || c->kept.length + length > MOST_KEPT || append(&c->kept, c->in.bytes, length)) {
         drop(&c->kept, c->kept.length);
-    drop(&c->in, c->in.length);
+        c->lost = 1;
+    }
+    drop(&c->in, length);
+    return length;
 }
 
 static void give_end(struct caller *waiting)
@@ -149,8 +154,7 @@ static void give(struct caller *waiting)
         if (c->fd < 0 || given > MOST_GIVEN)
             continue;
         if (c->in.length) {
-            given += c->in.length;
-            give_in(waiting, c);
+            given += give_in(waiting, c);
             gave = 1;
         } else if (c->ended && !c->told) {
             put_frame(waiting->fd, c->number, "", 0);
@@ -168,6 +172,7 @@ static void deliver(uint32_t number, const unsigned char *bytes, uint32_t length
     for (struct connection *c = connections; c < connections + CONNECTIONS; c++)
         if (c->fd >= 0 && c->number == number) {
             drop(&c->kept, c->kept.length);
+            c->lost = 0;
             if (!length)
                 c->closes = 1;
             else if (c->out.length + length > MOST_OUT || append(&c->out, bytes, length))
@@ -200,9 +205,11 @@ static void hand_over(struct caller *to)
     for (struct connection *c = connections; c < connections + CONNECTIONS; c++) {
         if (c->fd < 0)
             continue;
-        /* Nothing tells an answer that broke off from one that is whole. */
-        if (!c->kept.length && !c->in.length)
+        /* Nothing tells an answer that broke off from one that is whole, and half a request is none. */
+        if (c->lost || (!c->kept.length && !c->in.length)) {
+            drop(&c->in, c->in.length);
             c->closes = 1;
+        }
         if (c->kept.length && append(&c->kept, c->in.bytes, c->in.length)) {
             forget(c);
             continue;
@@ -340,7 +347,8 @@ static void reap(void)
         return;
     program.pid = 0;
     program.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    while (program.printed >= 0 && listen_to_program())
+    /* What it left behind may print for ever. */
+    for (int reads = 0; reads < LAST_READS && program.printed >= 0 && listen_to_program(); reads++)
         ;
 }
 

@@ -287,6 +287,14 @@ async def test_what_is_too_long_leaves_nothing_behind(monkeypatch: pytest.Monkey
     assert len(played.branches()) == 1
 
 
+async def test_a_prompt_that_leaves_no_room_opens_no_branch() -> None:
+    size = len(RENDERER.prompt(FIRST, [BASH]).ids)
+    played = conversations(player("One."), Limits(context_tokens=size + 1, max_new_tokens=size))
+    with pytest.raises(BadRequestError, match="longer"):
+        await played.answer(ASKED)
+    assert not played.state.branches
+
+
 async def test_results_that_are_too_long_leave_nothing_behind() -> None:
     engine = player(bash("ls"), "One.")
     played = conversations(engine, Limits(context_tokens=400, max_new_tokens=64))

@@ -14,6 +14,7 @@ from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.gateway.conversations import Conversations
 from swe_rollout.gateway.harness import repeat
+from swe_rollout.gateway.nodes import EndedError
 from swe_rollout.gateway.values import Answer, Request
 from swe_rollout.journal.entries import Chunk, Entry, compress, decode, encode
 from swe_rollout.journal.outside import AfterTurns, OutsideJournal
@@ -23,7 +24,8 @@ from swe_rollout.sandbox.wrapped import AbsentSandbox
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import StopReason
-from unit.agent.agent_parts import EPISODE, RENDERER, Player, bash, player
+from unit.agent.agent_parts import EPISODE, RENDERER, Aborting, Player, bash, player
+from unit.agent.agent_parts import encode as encode_text
 from unit.gateway.test_conversations import ASKED, going_on, told
 
 
@@ -62,6 +64,7 @@ class Life:
         parts = AgentParts(engine, RENDERER, Toolbox([]), Prompts(), Limits())
         taped = Taped(self.tape, AfterTurns()).parts(parts)
         self.played = Conversations(taped, EPISODE, Sampling(), journal=self.journal)
+        self.tape.clock = self.played.state.deadline
 
 
 async def _all(life: Life) -> tuple[list[Request], list[Answer]]:
@@ -110,9 +113,27 @@ async def test_what_stopped_an_earlier_life_stops_the_next_one() -> None:
     first = Life(player(*SCRIPT))
     await first.played.answer(ASKED)
     assert await first.journal.stop(StopReason.TURN_LIMIT) is StopReason.TURN_LIMIT
-    await first.store.before_turn()
     again = Life(player(), first.store.entries)
     assert await repeat(again.played, again.journal) is StopReason.TURN_LIMIT
+
+
+async def test_a_turn_that_a_limit_cut_ends_the_next_life_too() -> None:
+    """The first life died before it noted why it had stopped."""
+    engine = Aborting([encode_text("One two three four.")])
+    first = Life(engine)
+    deadline = first.played.state.deadline
+
+    def expire(_: object) -> None:
+        if engine.requests[1:]:
+            deadline.catch_up(elapsed_s=1e6, remaining_s=0.0)
+
+    engine.before = expire
+    with pytest.raises(EndedError, match="time_limit"):
+        await first.played.answer(ASKED)
+    again = Life(player(), first.store.entries)
+    assert await repeat(again.played, again.journal) is StopReason.TIME_LIMIT
+    assert again.played.branches() == first.played.branches()
+    assert Life(player(), (*first.store.entries, *again.store.entries)).journal.stopped
 
 
 async def test_a_journal_that_was_tampered_with_is_not_gone_on_from() -> None:
