@@ -1,7 +1,7 @@
 """Find out from the API server who may do what on a cluster, as `kubectl auth can-i` does.
 
-`table` makes the table of docs/how-to/tenants.md. It creates a namespace with the accounts of the
-table's columns, asks for each of its rows, and deletes the namespace.
+`table` makes the table of docs/how-to/tenants.md, whose columns and rows are in `access.yaml`. It
+creates a namespace with the accounts, asks for each row, and deletes the namespace.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
+
+import yaml
 
 Json: TypeAlias = "str | list[Json] | dict[str, Json]"
 
 _RBAC: Final = "rbac.authorization.k8s.io"
-_ROLLOUT: Final = "swe-rollout.dev"
-_TENANT_VERBS: Final = ("create", "get", "list", "watch", "delete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,46 +59,9 @@ class Request:
         return f"{self.verb} {resource}{named}{subresource}"
 
 
-ACCOUNTS: Final = (
-    Account("tenant", "tenant", "Role/tenant"),
-    Account("`view`", "viewer", "ClusterRole/view"),
-    Account("`edit`", "editor", "ClusterRole/edit"),
-    Account("worker", "swe-rollout-worker-x", "ClusterRole/swe-rollout-worker"),
-    Account("sandbox", "default"),
-    Account("operator", "swe-rollout-system:swe-rollout-operator"),
-)
-_OWN: Final = "worker: sandboxes of its own job"
-REQUESTS: Final = (
-    Request("create", "rolloutjobs", _ROLLOUT, limit="templates, bounds, marked Secrets"),
-    Request("get", "rolloutjobs", _ROLLOUT),
-    Request("patch", "rolloutjobs", _ROLLOUT, limit="templates, bounds, marked Secrets"),
-    Request("delete", "rolloutjobs", _ROLLOUT),
-    Request("patch", "rolloutjobs", _ROLLOUT, subresource="status"),
-    Request("get", "pods"),
-    Request("create", "pods", limit=f"{_OWN}, hardened"),
-    Request("patch", "pods", limit=f"{_OWN}, and progress on its own pod"),
-    Request("delete", "pods", limit=f"{_OWN}; operator: sandboxes and workers"),
-    Request("create", "pods", subresource="exec", limit=_OWN),
-    Request("get", "pods", subresource="log"),
-    Request("get", "secrets"),
-    Request("patch", "secrets"),
-    Request("create", "secrets", limit="none with a name that a job waits for"),
-    Request("get", "configmaps"),
-    Request("create", "jobs", "batch", limit="operator: workers of RolloutJobs"),
-    Request("create", "serviceaccounts"),
-    Request("create", "serviceaccounts", subresource="token"),
-    Request("create", "rolebindings", _RBAC, limit="operator: `swe-rollout-worker` to workers"),
-    Request("bind", "clusterroles", _RBAC, name="swe-rollout-worker"),
-    Request("bind", "clusterroles", _RBAC, name="cluster-admin"),
-    Request("escalate", "clusterroles", _RBAC),
-    Request("create", "networkpolicies", "networking.k8s.io"),
-    Request("delete", "networkpolicies", "networking.k8s.io"),
-    Request(
-        "delete", "networkpolicies", "networking.k8s.io", name="swe-rollout-sandboxes-deny-all"
-    ),
-    Request("list", "nodes"),
-    Request("impersonate", "serviceaccounts"),
-)
+_ROWS: Final = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+ACCOUNTS: Final = [Account(**row) for row in _ROWS["accounts"]]
+REQUESTS: Final = [Request(**row) for row in _ROWS["requests"]]
 
 
 def table() -> str:
@@ -136,9 +99,9 @@ def _roles(namespace: str) -> Iterator[Json]:
         "metadata": {"name": "tenant", "namespace": namespace},
         "rules": [
             {
-                "apiGroups": [_ROLLOUT],
+                "apiGroups": ["swe-rollout.dev"],
                 "resources": ["rolloutjobs"],
-                "verbs": [*_TENANT_VERBS],
+                "verbs": ["create", "get", "list", "watch", "delete"],
             }
         ],
     }
@@ -170,24 +133,15 @@ def _ask(namespace: str) -> list[bool]:
 
 
 def _review(request: Request, home: str, name: str, *, namespace: str) -> Json:
-    attributes: dict[str, Json] = {
-        "namespace": namespace,
-        "verb": request.verb,
-        "group": request.group,
-        "resource": request.resource,
-        "subresource": request.subresource,
-        "name": request.name,
-    }
+    groups = ["authenticated", "serviceaccounts", f"serviceaccounts:{home}"]
+    attributes = asdict(request) | {"namespace": namespace}
+    del attributes["limit"]
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
             "user": f"system:serviceaccount:{home}:{name}",
-            "groups": [
-                "system:authenticated",
-                "system:serviceaccounts",
-                f"system:serviceaccounts:{home}",
-            ],
+            "groups": [f"system:{group}" for group in groups],
             "resourceAttributes": attributes,
         },
     }

@@ -18,42 +18,49 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
-_NAMES: Final = {
-    "flatness": "p50 at 1,000 turns to p50 at 50",
-    "client_cpu": "client CPU per command",
-    "rss": "memory",
-    "rss_per_session": "memory per session",
-    "open": "time to open the sessions",
-    "max": "slowest",
-    "cpu_share": "CPU, share of one core",
-    "failed": "failed commands",
-    "out_64_kib": "64 KiB of output",
-    "out_20_mb": "20 MB of output",
-    "in_5_mb": "5 MB of input",
-    "ours_to_kubectl_20mb": "ours to kubectl, 20 MB of output",
-    "ours_to_kubernetes_p50": "ours to kubernetes, p50",
-    "warm_to_cold": "warm claim to cold start",
-    "ours_to_bare_exec": "ours to bare create + wait + one exec",
-    "changed_to_made": "image changed to new pod",
-    "obedient_to_made": "image changed, process 1 ends on TERM, to new pod",
-}
+import msgspec
+import yaml
+
 _UNITS: Final = {"ms": "ms", "s": "s", "mib": "MiB", "kib": "KiB"}
-_PREFIXES: Final = (
-    (re.compile(r"c(\d+)_per_s"), "turns per second", "at once"),
-    (re.compile(r"c(\d+)_client_cpu_ms"), "client CPU per turn, ms", "at once"),
-    (re.compile(r"turns_(\d+)_per_s"), "turns per second", "turns"),
-    (re.compile(r"turns_(\d+)_client_cpu_ms"), "client CPU per turn, ms", "turns"),
-    (re.compile(r"pods_(\d+)_per_s"), "commands per second", "pods"),
-)
-_SUFFIXES: Final = (
-    (re.compile(r"(.+)_c(\d+)"), "at once"),
-    (re.compile(r"(.+)_turns_(\d+)"), "turns"),
-    (re.compile(r"(.+)_(\d+)"), "turns"),
+
+
+class Figure(NamedTuple):
+    """One figure of a published report."""
+
+    subject: str
+    label: str
+    """The figure's label on the page of all figures."""
+    decimals: int
+
+
+class _Side(msgspec.Struct, frozen=True):
+    text: str
+    figures: list[Figure]
+
+
+class _Line(msgspec.Struct, frozen=True):
+    what: str
+    bench: str
+    ours: _Side
+    others: _Side
+
+
+class _Words(msgspec.Struct, frozen=True):
+    """`publish.yaml`, which explains its parts."""
+
+    names: dict[str, str]
+    patterns: list[tuple[str, str, str]]
+    counted: list[tuple[str, str]]
+    lines: list[_Line]
+    order: list[str]
+
+
+_WORDS: Final = msgspec.convert(
+    yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8")), _Words
 )
 _WINDOW: Final = re.compile(r"(cpu_)?ms_turns_(\d+)_to_(\d+)")
 
@@ -65,27 +72,27 @@ def label(key: str) -> str:
         return f"{name}, ms, turns {window[2]} to {window[3]}"
     if key.startswith("trained_share_"):
         return f"trained share, {key.removeprefix('trained_share_').replace('_', '.')} % noise"
-    for pattern, name, what in _PREFIXES:
-        if found := pattern.fullmatch(key):
+    for pattern, name, what in _WORDS.patterns:
+        if found := re.fullmatch(pattern, key):
             return f"{name}, {_count(found[1], what)}"
     key, scale = _without_scale(key)
     key, unit = _without_unit(key)
-    name = _NAMES.get(key, key.replace("_", " "))
+    name = _WORDS.names.get(key, key.replace("_", " "))
     return ", ".join(part for part in (name, scale, unit) if part)
 
 
 def _without_scale(key: str) -> tuple[str, str]:
-    if key in _NAMES:
+    if key in _WORDS.names:
         return key, ""
-    for pattern, what in _SUFFIXES:
-        if found := pattern.fullmatch(key):
+    for pattern, what in _WORDS.counted:
+        if found := re.fullmatch(pattern, key):
             return found[1], _count(found[2], what)
     return key, ""
 
 
 def _without_unit(key: str) -> tuple[str, str]:
     name, _, last = key.rpartition("_")
-    if key in _NAMES or not name:
+    if key in _WORDS.names or not name:
         return key, ""
     return (name, _UNITS[last]) if last in _UNITS else (key, "")
 
@@ -96,7 +103,6 @@ def _count(number: str, what: str) -> str:
 
 BEGIN: Final = "<!-- written by `scripts/bench publish` -->"
 END: Final = "<!-- end -->"
-OURS: Final = "swe-rollout"
 
 
 class Report(TypedDict):
@@ -118,81 +124,13 @@ class Published(Report):
     machine: str
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure of a published report."""
-
-    subject: str
-    label: str
-    """The figure's label on the page of all figures."""
-    decimals: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the table. Each `{}` in a text stands for the next figure."""
-
-    what: str
-    bench: str
-    ours: tuple[str, *tuple[Figure, ...]]
-    others: tuple[str, *tuple[Figure, ...]]
-
-
-LINES: Final = (
-    Line(
-        "`true` in a pod, p50",
-        "exec",
-        ("{} ms", Figure(OURS, "p50, ms", 1)),
-        (
-            "{} ms by a bare shell over an open stream, {} ms by the `kubernetes` client",
-            Figure("true by a bare shell over one stream", "p50, ms", 1),
-            Figure("kubernetes", "p50, ms"),
-        ),
-    ),
-    Line(
-        "commands a second, 64 pods",
-        "exec",
-        ("{}", Figure(OURS, "commands per second, 64 pods")),
-        ("{} by the `kubernetes` client", Figure("kubernetes", "commands per second, 64 pods")),
-    ),
-    Line(
-        "start of a sandbox to its first command, p50",
-        "sandbox_start",
-        (
-            "{} ms from a warm pod, {} ms cold",
-            Figure("swe-rollout, warm claim", "p50, ms"),
-            Figure(OURS, "p50, ms"),
-        ),
-        (
-            "{} ms by a bare pod and one exec",
-            Figure("bare create + wait + one exec", "p50, ms"),
-        ),
-    ),
-    Line(
-        "agent turns a second, 64 episodes",
-        "loop",
-        ("{}", Figure(OURS, "turns per second, 64 at once")),
-        ("{} with strands-sglang", Figure("strands-sglang", "turns per second, 64 at once")),
-    ),
-    Line(
-        "token bookkeeping of a turn, after 1,000 turns, p50",
-        "tokens",
-        ("{} ms", Figure(OURS, "p50, 1,000 turns, ms", 1)),
-        (
-            "{} ms with strands-sglang",
-            Figure("strands-sglang 0.4.3", "p50, 1,000 turns, ms", 1),
-        ),
-    ),
-)
-
-
 def with_headline(readme: str, published: Mapping[str, Published]) -> str:
     """Replace the table between the marks. Raises ValueError if the marks are missing."""
     table = "\n".join(
         [
             "| | swe-rollout | compared with |",
             "|---|---:|---:|",
-            *(_line(line, published) for line in LINES),
+            *(_line(line, published) for line in _WORDS.lines),
         ]
     )
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
@@ -201,11 +139,11 @@ def with_headline(readme: str, published: Mapping[str, Published]) -> str:
     return pattern.sub(lambda _: f"{BEGIN}\n{table}\n{END}", readme)
 
 
-def _line(line: Line, published: Mapping[str, Published]) -> str:
+def _line(line: _Line, published: Mapping[str, Published]) -> str:
     report = published[line.bench]
     ours, others = (
-        text.format(*(f"{_value(report, each):,.{each.decimals}f}" for each in figures))
-        for text, *figures in (line.ours, line.others)
+        side.text.format(*(f"{_value(report, each):,.{each.decimals}f}" for each in side.figures))
+        for side in (line.ours, line.others)
     )
     return f"| {line.what} | {ours} | {others} |"
 
@@ -226,8 +164,6 @@ HEAD: Final = """\
 `scripts/bench publish` writes this page from the JSON that the benchmarks print, which is beside it
 in `performance/NAME.json`. Subjects take turns in one run; figures are medians of the rounds.
 """
-ORDER: Final = ("tokens", "loop", "strands", "exec", "sandbox_start", "fork", "pod_loss", "journal")
-"""These come first on the page; the others follow by name."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -273,7 +209,7 @@ def page(reports: Iterable[Published]) -> str:
 
 
 def _in_order(published: Mapping[str, Published]) -> list[Published]:
-    first = [name for name in ORDER if name in published]
+    first = [name for name in _WORDS.order if name in published]
     return [published[name] for name in (*first, *sorted(published.keys() - set(first)))]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -71,41 +71,12 @@ class Column:
         return found | ({"priority": 1} if self.wide else {})
 
 
-COLUMNS: Final = (
-    Column("STATE", ".status.state", description="One word; programs read the conditions."),
-    Column("DONE", ".status.progress", description="Committed episodes, and all of them."),
-    Column("RESOLVED", ".status.resolved", description="Resolved episodes, and graded ones."),
-    Column("REWARD", ".status.meanReward", description="The mean over graded episodes."),
-    Column(
-        "MASKED",
-        ".status.episodes.masked",
-        "integer",
-        description="Episodes that something broke for good: in no mean.",
-    ),
-    Column("RUNNING", ".status.episodes.running", "integer", description="Episodes right now."),
-    Column("POLICY", ".status.policy", description="The policy."),
-    Column("AGE", ".metadata.creationTimestamp", "date"),
-    Column("PARALLELISM", ".spec.parallelism", "integer", wide=True),
-    Column("STORE", ".spec.store.uri", wide=True),
-    Column(
-        "ENGINE",
-        '.status.conditions[?(@.type=="ModelReady")].reason',
-        wide=True,
-        description="Ready, or what keeps the engine from answering.",
-    ),
-    Column(
-        "SANDBOXES",
-        '.status.conditions[?(@.type=="SandboxesReady")].reason',
-        wide=True,
-        description="Ready, or what keeps sandboxes from starting.",
-    ),
-    Column(
-        "REASON",
-        '.status.conditions[?(@.type=="Failed")].reason',
-        wide=True,
-        description="Why the job failed.",
-    ),
-)
+def _rows(name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name(name).read_text("utf-8"))
+    return rows
+
+
+COLUMNS: Final = [Column(**row) for row in _rows("columns.yaml")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +97,6 @@ class ClusterRule:
 @cache
 def rules() -> tuple[ClusterRule, ...]:
     """Return all rules, in the order of the fields."""
-    entries = yaml.safe_load(Path(__file__).with_name("cluster_rules.yaml").read_text("utf-8"))
     return tuple(
         ClusterRule(
             path,
@@ -135,7 +105,7 @@ def rules() -> tuple[ClusterRule, ...]:
             each.get("reason", "FieldValueInvalid"),
             each.get("field", ""),
         )
-        for each in entries
+        for each in _rows("cluster_rules.yaml")
         for path in each["paths"]
     )
 

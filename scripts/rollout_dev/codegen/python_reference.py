@@ -8,9 +8,11 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import yaml
 
 import swe_rollout
 from swe_rollout.extension import ExtensionPoint
@@ -29,42 +31,9 @@ Errors are a tree: [`SweRolloutError`](../troubleshooting.md) with `what`, `why`
 Python prints below the message. Times end in `_s` and are seconds; what ends in `_tokens` counts
 tokens, and `_bytes` bytes.
 """
-SECTIONS: Final = {
-    "Jobs": (
-        *("RolloutJob", "LaunchedJob", "RunResult", "JobSummary", "Session", "play", "run_episode"),
-    ),
-    "Stored jobs": ("open_store", "read_trajectories", "JobStore", "StoredJob"),
-    "Records": (
-        *("Trajectory", "EpisodeId", "StopReason", "Observation", "Reward", "RewardTerm"),
-        *("Instance", "Evaluation", "Expected"),
-    ),
-    "Training": (
-        *("training_samples", "TrainingSample", "SampleStatus", "Group", "grpo_advantages"),
-        *("rollout_weights", "Baseline", "Scale", "Staleness", "StaleAction", "FailureRate"),
-        "Claim",
-    ),
-    "Bring your own": (
-        *("tool", "Tool", "Toolset", "ToolUse", "ToolContext", "agent_program", "AgentContext"),
-        *("reward_term", "RewardInput", "Score", "log_parser", "dataset_source", "call_format"),
-        *("engine_backend", "chat_engine", "ChatRequest", "ChatResponse", "sandbox_backend"),
-        "Sandbox",
-    ),
-    "Errors": ("SweRolloutError", "Problem", "ToolError", "ClaimLostError", "FailureRateError"),
-}
-ADAPTERS: Final = {
-    "trl": ("Rollouts", "RolloutWorker", "SglangWeights", "graded_reward"),
-    "slime": ("generate", "reward_post_process", "has_reward"),
-    "verl": ("SweRolloutLoop",),
-    "skyrl": ("SweGenerator",),
-    "skyrl_engine": ("SkyRLEngine",),
-    "areal": ("SweWorkflow",),
-    "tinker": ("datums", "datum", "without_mask", "trajectory_group"),
-    "tinker_engine": ("TinkerEngine",),
-    "verifiers": ("trace_of", "training_columns"),
-    "trainer_session": ("trainer_session",),
-    "strands": ("SglangModel", "SGLangClient", "Rollout", "get_tokenizer", "get_tool_parser"),
-}
-"""The names of adapters that the how-tos use; each is in `swe_rollout.integrations`."""
+_NAMES: Final = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+SECTIONS: Final[Mapping[str, Sequence[str]]] = _NAMES["sections"]
+ADAPTERS: Final[Mapping[str, Sequence[str]]] = _NAMES["adapters"]
 _CODE: Final = re.compile(r"(async )?(with|for) |[\w.]+\(.*\)$|[a-z]\w* = ")
 """What an example in a docstring begins with."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
