@@ -16,33 +16,7 @@ from rollout_dev.dev_cluster import binaries
 from rollout_dev.dev_cluster.errors import Progress, ScriptError
 
 NEWEST: Final = 4
-
-
-def _group(
-    major: int, version: str, digest: str, variables: tuple[tuple[str, str], ...] = ()
-) -> binaries.Group:
-    module = f"helm.sh/helm/v{major}"
-    return binaries.Group(
-        "helm",
-        binaries.Module(module, version, digest),
-        (("helm", "./cmd/helm"),),
-        ((f"{module}/internal/version.version", version), *variables),
-    )
-
-
-HELMS: Final = {
-    4: _group(4, "v4.3.1", "h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g="),
-    3: _group(
-        3,
-        "v3.22.0",
-        "h1:n1if5iQgHYsujPAcO5oonH/KiSNUmqmUF0iGVjSF3AU=",
-        # Its Makefile sets the version of Kubernetes that `helm template` renders for.
-        tuple(
-            (f"helm.sh/helm/v3/pkg/{name}Minor", "37")
-            for name in ("chartutil.k8sVersion", "lint/rules.k8sVersion")
-        ),
-    ),
-}
+HELMS: Final = {4: binaries.group("helm"), 3: binaries.group("helm-3")}
 """By major version: people have either."""
 
 

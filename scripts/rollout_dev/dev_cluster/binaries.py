@@ -14,17 +14,16 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+
+import yaml
 
 from rollout_dev.dev_cluster.checkout import SOURCES, cache_folder
 from rollout_dev.dev_cluster.errors import Progress, ScriptError
 from rollout_dev.dev_cluster.toolchain import find_go
-
-KUBERNETES = "v1.36.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,76 +84,27 @@ class Group:
         return cache_folder() / "bin" / f"{self.name}-{self.digest}"
 
 
-KUBE = Group(
-    "kube",
-    Folder(SOURCES / "kube"),
-    (("kube", "."),),
-    # Without a version the server reports v0.0.0, and clients adapt to that.
-    (
-        ("k8s.io/component-base/version.gitVersion", KUBERNETES),
-        ("k8s.io/component-base/version.gitMajor", "1"),
-        ("k8s.io/component-base/version.gitMinor", "36"),
-    ),
-)
-CONTAINERD = Group(
-    "containerd",
-    Module(
-        "github.com/containerd/containerd/v2",
-        "v2.2.1",
-        "h1:TpyxcY4AL5A+07dxETevunVS5zxqzuq7ZqJXknM11yk=",
-    ),
-    (
-        ("containerd", "./cmd/containerd"),
-        ("ctr", "./cmd/ctr"),
-        ("containerd-shim-runc-v2", "./cmd/containerd-shim-runc-v2"),
-    ),
-    (("github.com/containerd/containerd/v2/version.Version", "v2.2.1"),),
-)
-_COREDNS_PLUGINS: Final = "".join(
-    (
-        "package plugin\n\nimport (\n",
-        *(
-            f'\t_ "github.com/coredns/coredns/plugin/{name}"\n'
-            for name in ("bind", "cache", "errors", "kubernetes")
-        ),
-        ")\n",
+def group(name: str) -> Group:
+    """Return the group of that name in `programs.yaml`."""
+    row = yaml.safe_load((SOURCES / "programs.yaml").read_text())[name]
+    source: Folder | Module = (
+        Folder(SOURCES / row["folder"])
+        if "folder" in row
+        else Module(row["path"], row["version"], row["digest"], _pairs(row, "replaced"))
     )
-)
-COREDNS = Group(
-    "coredns",
-    Module(
-        "github.com/coredns/coredns",
-        "v1.14.7",
-        "h1:UPDkn4QN+xyNfjz3U5ldgoLszDYpMZEJoy3+ze9au4Q=",
-        # Most of its size are plugins that the cluster's Corefile does not use.
-        (("core/plugin/zplugin.go", _COREDNS_PLUGINS),),
-    ),
-    (("coredns", "."),),
-)
-RUNTIME = Group(
-    "runtime", Folder(SOURCES / "runtime"), (("pause", "./pause"), ("relay", "./relay"))
-)
-VERSITYGW = Group(
-    "versitygw",
-    Module(
-        "github.com/versity/versitygw",
-        "v1.8.0",
-        "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc=",
-    ),
-    (("versitygw", "./cmd/versitygw"),),
-    (("main.Version", "v1.8.0"),),
-)
-PROMETHEUS = Group(
-    "prometheus",
-    Module(
-        "github.com/prometheus/prometheus",
-        "v0.305.0",
-        "h1:UO/LsM32/E9yBDtvQj8tN+WwhbyWKR10lO35vmFLx0U=",
-        # Most of its size is cloud discovery, and tests name their targets.
-        (("plugins/plugins.go", "// Package plugins has none.\npackage plugins\n"),),
-    ),
-    (("prometheus", "./cmd/prometheus"), ("promtool", "./cmd/promtool")),
-)
+    return Group(row.get("name", name), source, _pairs(row, "programs"), _pairs(row, "variables"))
+
+
+def _pairs(row: Mapping[str, Mapping[str, str]], key: str) -> tuple[tuple[str, str], ...]:
+    return tuple(row.get(key, {}).items())
+
+
+KUBE = group("kube")
+CONTAINERD = group("containerd")
+COREDNS = group("coredns")
+RUNTIME = group("runtime")
+VERSITYGW = group("versitygw")
+PROMETHEUS = group("prometheus")
 CLUSTER = (RUNTIME, CONTAINERD, COREDNS, KUBE)
 
 
