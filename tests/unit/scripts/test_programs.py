@@ -1,9 +1,11 @@
-"""Programs by name, reports in JSON, and the pages that are published from them."""
+"""Programs by name, reports in JSON, pages published from them, trainers that no index has."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,18 @@ def test_the_page_of_rights_has_a_row_for_each_request_and_a_column_for_each_acc
     assert [cell.strip() for cell in head.split("|")[2:-2]] == [each.title for each in ACCOUNTS]
     assert [row.split("|")[1].strip(" `") for row in rows] == list(map(str, REQUESTS))
     assert with_table(with_table(page, "new\n"), table) == page
+
+
+def test_skips_a_trainer_that_no_index_has_and_says_how_to_get_it() -> None:
+    environment = {name: text for name, text in os.environ.items() if name != "SLIME_SRC"}
+    done = subprocess.run(
+        [ROOT / "scripts" / "trainers", "test", "slime"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "skipped: slime is on no package index, and $SLIME_SRC names no checkout" in done.stderr
+    assert "git clone https://github.com/THUDM/slime; SLIME_SRC=$PWD/slime" in done.stderr
+    assert "failed" not in done.stderr

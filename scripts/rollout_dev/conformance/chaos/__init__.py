@@ -25,18 +25,6 @@ from rollout_dev.report import Report, Row, parser
 
 RECOVERY_S = 30.0
 """Time limit for the recovery of the worker and the operator."""
-_BOUNDED = frozenset({"worker-killed", "operator-killed"})
-_RESUMED = frozenset(
-    {
-        "worker-killed",
-        "sandbox-killed",
-        "sandbox-deleted",
-        "sandbox-evicted",
-        "worker-out-of-memory",
-        "worker-rebooted",
-        "all-sandboxes-killed",
-    }
-)
 _JOB_S = 420.0
 
 
@@ -82,9 +70,9 @@ def _try(
             within_s=_JOB_S,
             what=f"the first turns of {job}",
         )
-        scenario.fault(ground, job)
+        scenario.inflict(ground, job)
         since = time.monotonic()
-        scenario.recovered(ground, job)
+        scenario.await_recovery(ground, job)
         recovery_s = time.monotonic() - since
         state = ground.until_ended(job, within_s=_JOB_S)
         if state != "Complete":
@@ -108,9 +96,9 @@ def _try(
     problems += [f"{name} {figures[name]:g}" for name in _ZERO if figures[name]]
     problems += [each.problem for each in verdicts if each.problem]
     problems += left
-    if scenario.name in _RESUMED and not figures["resumed"]:
+    if scenario.resumes and not figures["resumed"]:
         problems.append("no episode went on: each began anew")
-    if scenario.name in _BOUNDED and recovery_s > RECOVERY_S:
+    if scenario.bounded and recovery_s > RECOVERY_S:
         problems.append(f"it took {recovery_s:.0f} s to recover; {RECOVERY_S:g} are allowed")
     ground.delete(job)
     return Row(scenario.name, figures), problems

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import yaml
 from tokenizers import Tokenizer
 
 from rollout_dev.conformance.chaos.processes import Json
@@ -26,10 +27,6 @@ _RESPONSE_END: Final = "</tool_response>"
 _TEST: Final = "TestCounted"
 _ENDED: Final = ("submitted", "finished")
 _LOGPROB: Final = -0.5
-TOKENIZER: Final = "/usr/local/lib/python3.11/dist-packages/swe_rollout/testing/tokenizer"
-"""The path of the tokenizer in the workers' image."""
-
-
 HARNESS: Final = Path(__file__).parents[4] / "tests" / "e2e" / "mini_harness.py"
 """A program that is the agent, and that never asks twice."""
 
@@ -88,31 +85,19 @@ def document(
     harness: bool = False,
 ) -> Json:
     """Return the RolloutJob; `host` is the relay's name, `dataset` an address in the store."""
-    small = {"cpu": "10m", "ephemeralStorage": "64Mi"}
-    program = f"python3 - <<'END_OF_PROGRAM'\n{HARNESS.read_text('utf-8')}\nEND_OF_PROGRAM\n"
-    return {
-        "apiVersion": "swe-rollout.dev/v1alpha1",
-        "kind": "RolloutJob",
-        "metadata": {"name": name},
-        "spec": {
-            "dataset": {"swebench": {"uri": dataset}},
-            **({"agent": {"harness": {"command": program}}} if harness else {}),
-            "samples": samples,
-            "parallelism": parallelism,
-            "policy": {
-                "sglang": {"url": f"http://{host}:{ENGINE_PORT}"},
-                "tokenizer": TOKENIZER,
-            },
-            "limits": {"turns": 100, "contextTokens": 131072, "episodeSeconds": 300},
-            "sandbox": {"pod": {"resources": {**small, "memory": "128Mi"}}},
-            "store": {"uri": STORE},
-            "workers": {
-                "count": workers,
-                "secrets": ["dev-s3"],
-                "resources": {**small, "memory": "1Gi"},
-            },
-        },
-    }
+    made: Json = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    spec = made["spec"]
+    made["metadata"]["name"] = name
+    spec["dataset"]["swebench"]["uri"] = dataset
+    spec["policy"]["sglang"]["url"] = f"http://{host}:{ENGINE_PORT}"
+    spec["store"] = {"uri": STORE}
+    spec["workers"]["count"] = workers
+    spec |= {"samples": samples, "parallelism": parallelism}
+    if harness:
+        program = HARNESS.read_text("utf-8")
+        command = f"python3 - <<'END_OF_PROGRAM'\n{program}\nEND_OF_PROGRAM\n"
+        spec["agent"] = {"harness": {"command": command}}
+    return made
 
 
 @dataclass(frozen=True, slots=True)

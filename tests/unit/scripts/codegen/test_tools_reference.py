@@ -1,4 +1,4 @@
-"""The reference of tools: it is what the code says, and what it shows loads."""
+"""The reference of tools is what the code says, and what it shows loads; options take no secret."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import re
 import yaml
 
 from checkout import ROOT
+from rollout_dev.codegen.reference import commands, variables
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.names import TOOLSET_NAMES
+from swe_rollout.cli.main import build_command
 from swe_rollout.spec.agent import ToolUse
 
 PAGE = (ROOT / "docs" / "reference" / "tools.md").read_text("utf-8")
@@ -32,3 +34,10 @@ def test_the_example_loads() -> None:
 
     box = toolbox(listed(first))
     assert [spec.name for spec in box.specs] == ["bash", "str_replace_editor", "grep", "submit"]
+
+
+def test_no_option_takes_a_secret() -> None:
+    secret = re.compile(r"--(.*-)?(api-key|key|token|password|secret|credentials)\b(?!-env)")
+    for path, each in commands(build_command()):
+        for option in variables(path, each):
+            assert not secret.search(option), (path, option)

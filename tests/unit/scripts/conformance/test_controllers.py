@@ -7,13 +7,16 @@ import random
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from unittest.mock import MagicMock, create_autospec
 
 import pytest
 
 from rollout_dev.conformance.attacks import trials
-from rollout_dev.conformance.chaos import killed_job
-from rollout_dev.conformance.chaos.faults import KILLS
+from rollout_dev.conformance.chaos import faults, killed_job
+from rollout_dev.conformance.chaos.faults import KILLS, SCENARIOS, Scenario
+from rollout_dev.conformance.chaos.ground import Ground
 from rollout_dev.conformance.soak import slope
+from rollout_dev.faults.relay import Fault
 from waits import until
 
 EPISODES = list(range(200))
@@ -85,3 +88,24 @@ def test_too_little_says_nothing() -> None:
         slope(EPISODES[:20], EPISODES[:20])
     with pytest.raises(ValueError, match="no episode"):
         slope([5.0] * 100, [1.0] * 100)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_each_fault_breaks_something_and_a_relay_is_mended(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground, broken = create_autospec(Ground, instance=True), MagicMock()
+    pods = [{"metadata": {"name": "p"}}]
+    monkeypatch.setattr(faults, "PODS", dict.fromkeys(faults.PODS, lambda *_: pods))
+    for name in ("kill_pod", "kill_component", "starve_pod", "kill_whole_pod", "_fill_disk"):
+        monkeypatch.setattr(faults, name, broken)
+    monkeypatch.setattr(faults, "stopped", broken)
+    monkeypatch.setattr(faults, "time", broken.time)
+
+    scenario.inflict(ground, "job")
+
+    relayed = [*ground.relay.call_args_list, *ground.api.do.call_args_list]
+    is_relay = scenario.does == "relay"
+    assert [call.args[-1] for call in relayed] == [scenario.fault, Fault.NONE][: 2 * is_relay]
+    calls = (broken, ground.delete_pod, ground.evict)
+    assert sum(each.call_count for each in calls) == 1 - is_relay
