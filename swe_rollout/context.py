@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
@@ -22,6 +23,7 @@ from tenacity.stop import stop_base
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.program import Agent, loop
+from swe_rollout.engine.base import CacheGate, OpenGate
 from swe_rollout.errors import (
     EpisodeError,
     ExtensionFailedError,
@@ -30,7 +32,7 @@ from swe_rollout.errors import (
     TaskError,
     boundary,
 )
-from swe_rollout.events import Events, Subscriber
+from swe_rollout.events import Events, Service, Subscriber, waiting
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.rewards import Rewards
 from swe_rollout.journal.fork_point import ForkPoint
@@ -124,8 +126,20 @@ class JobContext:
     """What is found out once for each image and each task, before the policy acts."""
     fork: ForkPoint | None = None
     """The turn from which all episodes start; None if they start from their tasks."""
+    gate: CacheGate = field(default_factory=OpenGate)
+    """Lets episodes start."""
     publish: Subscriber = field(default_factory=Events)
     """Publishes events to the job's subscribers; by default there are none."""
+
+    @asynccontextmanager
+    async def admitted(self, episode: EpisodeId) -> AsyncIterator[None]:
+        """Wait until the engine has room for an episode's context, and keep it in the block."""
+        with waiting(self.publish, Service.ENGINE):
+            await self.gate.enter(episode)
+        try:
+            yield
+        finally:
+            self.agent.engine.release(episode)
 
     def sampling_for(self, episode: EpisodeId) -> Sampling:
         """Return the sampling of an episode: its own seed, the same in every attempt."""
@@ -186,6 +200,10 @@ class JobContext:
 
         A running attempt will need a grading sandbox, and then makes room for the next attempt.
         """
+        running = [*running]
+        if (most := self.gate.capacity) is not None and most < len(running):
+            # The others wait for the engine, and queued ones even longer.
+            running, queued = running[:most], ()
         self.sandboxes.prewarm(self._requests(running, queued))
 
     def _requests(

@@ -43,19 +43,19 @@ async def run_episode(
 
 
 async def _play(attempt: Attempt, context: JobContext, record: Recorder, journal: Journal) -> Patch:
-    record.enter(Phase.START)
-    record.resumption = journal.resumption
-    place = await journal.begin(attempt, context)
-    record.resumption = journal.resumption
-    try:
-        record.enter(Phase.AGENT)
-        record.agent = journal.agent_context(attempt, context, place, on_turn=record.turn)
-        with journal.playing():
-            record.stop_reason = await run_agent(context.program, record.agent)
-        return await journal.finish(place)
-    except SandboxDestroyedError as error:
-        record.destroyed(error)
-    finally:
-        context.agent.engine.release(attempt.episode)
-        await place.sandbox.close()
+    async with context.admitted(attempt.episode):
+        record.enter(Phase.START)
+        record.resumption = journal.resumption
+        place = await journal.begin(attempt, context)
+        record.resumption = journal.resumption
+        try:
+            record.enter(Phase.AGENT)
+            record.agent = journal.agent_context(attempt, context, place, on_turn=record.turn)
+            with journal.playing():
+                record.stop_reason = await run_agent(context.program, record.agent)
+            return await journal.finish(place)
+        except SandboxDestroyedError as error:
+            record.destroyed(error)
+        finally:
+            await place.sandbox.close()
     return await journal.salvage(attempt, context)

@@ -197,6 +197,20 @@ class Waited:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheAwaited:
+    """The number of those has changed that wait for room in the engine's KV cache."""
+
+    starting: int
+    """Episodes that have not started."""
+    turns: int
+    """Turns of running episodes."""
+    held_tokens: int
+    """The contexts that have room."""
+    cache_tokens: int
+    """This process's share of the caches of all servers."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreFailed:
     """The store refused a read or a write, which will be retried."""
 
@@ -217,6 +231,7 @@ Event: TypeAlias = (
     | SandboxStart
     | Execution
     | Waited
+    | CacheAwaited
     | StoreFailed
 )
 Subscriber: TypeAlias = Callable[[Event], None]

@@ -10,6 +10,7 @@ from swe_rollout.events import (
     AttemptBegan,
     AttemptEnded,
     AttemptRetried,
+    CacheAwaited,
     Committed,
     EngineCall,
     EngineCallBegan,
@@ -77,6 +78,9 @@ class Observer:
     def waited(self, service: Service, seconds: float) -> None:
         """An episode waited for a service."""
 
+    def cache_awaited(self, starting: int, turns: int, held_tokens: int, cache_tokens: int) -> None:
+        """The number of those has changed that wait for room in the engine's KV cache."""
+
     def store_failed(self, error: SweRolloutError) -> None:
         """The store refused a read or a write, which will be retried."""
 
@@ -95,6 +99,9 @@ _CALLS: Final[dict[type, Callable[[Observer, Any], None]]] = {
     FoundCommitted: lambda to, event: to.earlier(event.trajectory),
     Planned: lambda to, event: to.planned(event.episodes, event.committed),
     Waited: lambda to, event: to.waited(event.service, event.seconds),
+    CacheAwaited: lambda to, event: to.cache_awaited(
+        event.starting, event.turns, event.held_tokens, event.cache_tokens
+    ),
     StoreFailed: lambda to, event: to.store_failed(event.error),
 }
 """The method call for each type of event; a test checks that it covers `Event`."""

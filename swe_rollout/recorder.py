@@ -196,10 +196,11 @@ class Recorder:
     def _timing(self) -> Timing:
         now = time.monotonic()
         turns = self.agent.episode_turns if self.agent else []
+        start = self._entered.get(Phase.START, self._started)
         agent = self._entered.get(Phase.AGENT, now)
         grade = self._entered.get(Phase.GRADE, now)
         return Timing(
-            start_s=round(agent - self._started, 3),
+            start_s=round(agent - start, 3),
             engine_s=round(sum(turn.engine_s for turn in turns), 3),
             tools_s=round(sum(turn.tools_s for turn in turns), 3),
             grade_s=round(now - grade, 3),

@@ -118,3 +118,22 @@ class TokenEngine(Protocol):
     async def aclose(self) -> None:
         """Close connections, and end the calls in flight. Nothing is called afterwards."""
         ...
+
+
+class CacheGate(Protocol):
+    """Lets episodes start when an engine's cache has room for their contexts."""
+
+    @property
+    def capacity(self) -> int | None:
+        """How many episodes could have a context in the cache now; None if all."""
+        return None
+
+    async def enter(self, episode: EpisodeId) -> None:
+        """Wait for room for an episode's context, before its sandbox starts.
+
+        It is the episode's until `TokenEngine.release`. The default has room for all.
+        """
+
+
+class OpenGate(CacheGate):
+    """Lets every episode start at once."""

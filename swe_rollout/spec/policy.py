@@ -64,6 +64,12 @@ class SglangPolicy(Model):
     """Limit for one generation."""
     concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """The most concurrent calls to one server; unlimited by default."""
+    cache_tokens: Annotated[int, Field(ge=0, le=2**40)] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    """The KV cache of one server that this job may fill, in tokens; by default all that it reports.
+    Episodes whose contexts do not fit wait in the worker. The job's workers divide it; 0 lets all
+    episodes call at any time."""
     retries: Annotated[int, Field(ge=0, le=1000)] = 5
     """Retries of a call that was refused because of load."""
     outage_seconds: Seconds = 1800.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from swe_rollout.agent.call_text import stands_in_words
 from swe_rollout.agent.first_prompt import find_long_prompts
@@ -19,8 +19,10 @@ from swe_rollout.agent.tools.base import Toolbox, ToolSpec
 from swe_rollout.agent.tools.declared import require_no_controls
 from swe_rollout.context import JobContext
 from swe_rollout.engine.base import TokenEngine
+from swe_rollout.engine.pool.admission import Waiting
+from swe_rollout.engine.pool.pool import CacheShare
 from swe_rollout.errors import PrerequisiteError
-from swe_rollout.events import Subscriber
+from swe_rollout.events import CacheAwaited, Subscriber
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.rewards import Rewards
 from swe_rollout.grading.run import LogKeeper
@@ -48,18 +50,20 @@ async def assemble(
     stack: AsyncExitStack,
     engine: TokenEngine | None = None,
     logs: LogKeeper | None = None,
+    workers: int = 1,
 ) -> JobContext:
     """Assemble the shared parts of a job around its sandboxes; `stack` closes them.
 
     `engine` replaces the one that `spec.policy` names, and is not closed. `logs` keeps test output;
-    `publish` receives every event. Raises PrerequisiteError if one of them is missing,
-    ExtensionError if an extension can't be created, UnreachableError if the engine or a reward's
-    judge does not respond, UsageError if `spec.fork` names a turn that can't be forked or no task's
-    prompt fits into the context.
+    `publish` receives every event; `workers` processes play the job. Raises PrerequisiteError if
+    a part is missing, ExtensionError if an extension can't be created, UnreachableError if the
+    engine or a reward's judge does not respond, UsageError if `spec.fork` names a turn that can't
+    be forked or no task's prompt fits into the context.
     """
     spec = job.spec
-    most = spec.limits.max_new_tokens
-    opened = await open_engine(EngineSetup(spec.policy, spec.agent, instances, stack, engine, most))
+    most, share = spec.limits.max_new_tokens, _cache_share(spec, workers, publish)
+    setup = EngineSetup(spec.policy, spec.agent, instances, stack, engine, most, share)
+    opened = await open_engine(setup)
     tools = toolbox(spec.agent.tools)
     program = AGENTS.load(*program_of(spec.agent))
     if opened.renderer is not None:
@@ -83,10 +87,18 @@ async def assemble(
         policy=opened.policy_of,
         spec_digest=job.digest,
         extensions=spec.extensions,
+        gate=opened.gate,
     )
     if spec.fork is None:
         return context
     return replace(context, fork=await find_fork_point(spec.fork, job, context, instances))
+
+
+def _cache_share(spec: RolloutJobSpec, workers: int, publish: Subscriber) -> CacheShare:
+    def changed(waiting: Waiting) -> None:
+        publish(CacheAwaited(*astuple(waiting)))
+
+    return CacheShare(workers, spec.limits.context_tokens, changed)
 
 
 def _agent_parts(

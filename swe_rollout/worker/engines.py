@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from swe_rollout.agent.renderer import Renderer
-from swe_rollout.engine.base import EngineInfo, TokenEngine
+from swe_rollout.engine.base import CacheGate, EngineInfo, OpenGate, TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.chat.function import chat_engine
 from swe_rollout.engine.chat.http import http_engine
 from swe_rollout.engine.checked import Vocabulary, checked_chat_engine, checked_engine, checked_info
-from swe_rollout.engine.pool.pool import EnginePool
+from swe_rollout.engine.pool.pool import CacheShare, EnginePool
 from swe_rollout.engine.scripted.engine import ScriptedEngine
 from swe_rollout.engine.transformers.engine import TransformersEngine
 from swe_rollout.engine.transformers.model import LocalModel
@@ -54,6 +54,8 @@ class EngineSetup:
     """An engine opened by the caller, which replaces the one that the policy names."""
     max_new_tokens: int = Limits().max_new_tokens
     """The job's limit for one generation."""
+    cache: CacheShare = field(default_factory=CacheShare)
+    """What of the engine's cache this process may fill."""
 
     def renderer(self, tokenizer: str) -> Renderer:
         """Load the renderer for the job's tokenizer, or for `tokenizer` if the job names none."""
@@ -76,6 +78,8 @@ class OpenEngine:
     info: EngineInfo
     policy_of: Callable[[EpisodeId], str]
     """The policy's name in the record of an episode."""
+    gate: CacheGate = field(default_factory=OpenGate)
+    """Lets episodes start."""
 
 
 EngineFactory: TypeAlias = "Callable[..., Awaitable[OpenEngine]]"
@@ -153,9 +157,15 @@ async def open_sglang(setup: EngineSetup, *, options: SglangPolicy) -> OpenEngin
     finally:
         await scout.aclose()
     renderer = setup.renderer(info.tokenizer or info.model)
-    engine = EnginePool(options, vocab_size=info.vocab_size or renderer.vocab_size)
+    tokens = min(filter(None, (info.context_tokens, setup.cache.context_tokens)), default=None)
+    engine = EnginePool(
+        options,
+        vocab_size=info.vocab_size or renderer.vocab_size,
+        share=replace(setup.cache, context_tokens=tokens),
+    )
     setup.stack.push_async_callback(engine.aclose)
-    return OpenEngine(engine, renderer, info, lambda _: f"sglang:{info.model}")
+    await engine.info()  # the size of the cache, before the first episode enters
+    return OpenEngine(engine, renderer, info, lambda _: f"sglang:{info.model}", gate=engine)
 
 
 async def open_scripted(setup: EngineSetup, *, options: ScriptedPolicy) -> OpenEngine:

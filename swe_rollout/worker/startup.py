@@ -140,6 +140,7 @@ class WorkerStartup:
             on_note=_note,
             stack=stack,
             logs=resources.store,
+            workers=self.shard.count,
         )
         context = await self.conditions.until_reached(ConditionType.MODEL_READY, assembling)
         for sampler in resources.samplers:

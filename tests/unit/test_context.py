@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,13 @@ from typing import cast
 
 import pytest
 
+from swe_rollout.engine.base import CacheGate
+from swe_rollout.episode import run_episode
+from swe_rollout.events import Event, Phase, PhaseBegan
 from swe_rollout.journal.fork_point import ForkPoint
 from swe_rollout.sandbox.base import SandboxProvider, SandboxRequest
 from swe_rollout.spec.limits import Resume, RetrySpec
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import FolderTask
 from unit.agent.agent_parts import SUBMIT
 from unit.journal.journal_parts import ATTEMPT, Engine, Life
@@ -59,3 +64,38 @@ def test_waiting_sandboxes_record_their_files_where_episodes_are_resumed_from_th
 
     wanted = resume is not Resume.NEVER and fork is None and folder is None
     assert [each.snapshots for each in announced.requests] == [wanted, wanted]
+
+
+class Gate(CacheGate):
+    """Has room for one; others wait until it is opened."""
+
+    capacity = 1
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def enter(self, episode: EpisodeId) -> None:
+        del episode
+        self.entered.set()
+        await self.opened.wait()
+
+
+async def test_no_sandbox_starts_or_is_prepared_before_the_engine_has_room(tmp_path: Path) -> None:
+    announced, gate, events = Announced(), Gate(), list[Event]()
+    context = Life(tmp_path, Engine({0: [SUBMIT]})).context()
+    context = replace(context, gate=gate, publish=events.append)
+    playing = asyncio.create_task(run_episode(ATTEMPT, context))
+    await gate.entered.wait()
+    started = PhaseBegan(ATTEMPT.episode, Phase.START)
+    assert started not in events
+    gate.opened.set()
+    assert (await playing).failure is None
+    assert started in events
+
+    context = replace(context, sandboxes=cast("SandboxProvider", announced))
+    others = [replace(ATTEMPT, number=number) for number in (2, 3)]
+    context.prewarm([ATTEMPT, others[0]], [others[1]])
+    assert [each.attempt for each in announced.requests] == [ATTEMPT.number]
+    context.prewarm([ATTEMPT], others)
+    assert [each.attempt for each in announced.requests] == [ATTEMPT.number, 2, 3]

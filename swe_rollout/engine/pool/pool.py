@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import astuple, dataclass
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.base import CacheGate, EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.errors import CallLoss, EngineLostError, UnavailableError, stopped_clock
+from swe_rollout.engine.pool.admission import Admission, Waiting
 from swe_rollout.engine.pool.affinity import Affinity
+from swe_rollout.engine.pool.footprint import Sizes
 from swe_rollout.engine.pool.prefix_guard import PrefixGuard
 from swe_rollout.engine.pool.probe import HealthProbe, ReplicaState
 from swe_rollout.engine.pool.replica import PoolTiming, Replica
@@ -40,7 +43,24 @@ MAX_LOSSES = 30
 """The most losses of any kind per call: some minutes of a router that finds no engine."""
 
 
-class EnginePool(TokenEngine):
+@dataclass(frozen=True, slots=True)
+class CacheShare:
+    """What of the servers' caches a pool may fill."""
+
+    workers: int = 1
+    """The number of processes that divide each cache."""
+    context_tokens: int | None = None
+    """The largest context that the job allows."""
+    on_change: Callable[[Waiting], None] = lambda _: None
+    """Called when the number of those that wait has changed."""
+
+    def of(self, reported: int | None, named: int | None) -> int | None:
+        """Return the share in a cache; None if nobody has to wait. What the policy names counts."""
+        tokens = reported if named is None else named
+        return tokens // self.workers if tokens else None
+
+
+class EnginePool(TokenEngine, CacheGate):
     """Samples from the engines of a policy. Safe for concurrent calls."""
 
     def __init__(
@@ -50,12 +70,17 @@ class EnginePool(TokenEngine):
         vocab_size: int,
         timing: PoolTiming | None = None,
         first_backoff_s: float = 0.5,
+        share: CacheShare | None = None,
     ) -> None:
         """Bound ids both ways by `vocab_size`; back off from full engines for `first_backoff_s`.
+
+        `share` is what of the caches this pool may fill, by default all.
 
         Raises PrerequisiteError when the variable with the engines' key is not set.
         """
         self._policy = policy
+        self._share = share or CacheShare()
+        self._sizes = Sizes(self._share.context_tokens)
         self._timing = timing or PoolTiming()
         self._prefix_guard = PrefixGuard()
         self._affinity = Affinity()
@@ -77,6 +102,28 @@ class EnginePool(TokenEngine):
         """Seconds for which all servers that respond have been paused; 0 while one samples."""
         replicas = [each for each in self.replicas.values() if each.state is not ReplicaState.DOWN]
         return min((each.paused_s for each in replicas), default=0.0)
+
+    @property
+    def waiting(self) -> Waiting:
+        """Who waits for a place in the caches of all servers."""
+        found = [each.admission.waiting for each in self.replicas.values()]
+        return Waiting(*map(sum, zip(*map(astuple, found), strict=True)))
+
+    @property
+    def capacity(self) -> int | None:
+        places = [each.admission.capacity for each in self.replicas.values()]
+        return None if None in places else sum(filter(None, places))
+
+    async def enter(self, episode: EpisodeId) -> None:
+        self._start_monitors()
+        has_place = False
+        # While no server can be reached, the first call waits.
+        while not has_place and (replica := self._choose(episode)) is not None:
+            try:
+                await replica.enter(episode)
+                has_place = True
+            except EngineLostError as lost:
+                log.info("place_lost", episode=str(episode), url=replica.url, why=str(lost))
 
     async def info(self) -> EngineInfo:
         """Ask all servers; one response is enough, and the smallest context counts."""
@@ -105,6 +152,8 @@ class EnginePool(TokenEngine):
     def release(self, episode: EpisodeId) -> None:
         self._prefix_guard.release(episode)
         self._affinity.release(episode)
+        for replica in self.replicas.values():
+            replica.admission.release(episode)
 
     async def aclose(self) -> None:
         """Stop the monitors, send the remaining aborts, close the connections."""
@@ -115,7 +164,12 @@ class EnginePool(TokenEngine):
 
     async def _info_of(self, replica: Replica) -> EngineInfo:
         await self._discover_workers(replica)
-        return await replica.engine.info()
+        info = await replica.engine.info()
+        named = self._policy.cache_tokens
+        if named is not None:
+            named *= max(1, len(replica.probe.workers))
+        replica.admission.resize(self._share.of(replica.engine.cache_tokens, named))
+        return info
 
     def _replica(self, engine: SglangEngine) -> Replica:
         policy = self._policy
@@ -131,7 +185,12 @@ class EnginePool(TokenEngine):
         # The bound for a router applies to each server behind it.
         bound = policy.concurrency and policy.concurrency * max(1, len(workers))
         return Replica(
-            engine, probe, timing=self._timing, concurrency=bound, on_change=self._changed.set
+            engine,
+            probe,
+            timing=self._timing,
+            concurrency=bound,
+            admission=Admission(self._sizes, lambda: self._share.on_change(self.waiting)),
+            on_change=self._changed.set,
         )
 
     def _start_monitors(self) -> None:

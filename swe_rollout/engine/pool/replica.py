@@ -17,11 +17,13 @@ from dataclasses import dataclass
 import structlog
 
 from swe_rollout.engine.base import GenerateRequest
-from swe_rollout.engine.errors import CallLoss, EngineLostError
+from swe_rollout.engine.errors import CallLoss, EngineLostError, stopped_clock
+from swe_rollout.engine.pool.admission import Admission
 from swe_rollout.engine.pool.calls import InFlightCalls
 from swe_rollout.engine.pool.probe import HealthProbe, ReplicaState
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.text.logs import shared_context
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import Generation
 
 log = structlog.get_logger()
@@ -54,12 +56,14 @@ class Replica:
         *,
         timing: PoolTiming,
         concurrency: int | None,
+        admission: Admission,
         on_change: Callable[[], None],
     ) -> None:
         """`concurrency` bounds the calls in flight; `on_change` is called when `state` changes."""
         self.engine = engine
         self.probe = probe
         self.state = ReplicaState.READY
+        self.admission = admission
         self.foreign_calls = 0
         """Running and waiting generations of other clients, as of the last probe."""
         self._timing = timing
@@ -79,10 +83,25 @@ class Replica:
         """Seconds since the server was paused; 0 while it is not paused."""
         return time.monotonic() - self._last_ready if self.state is ReplicaState.PAUSED else 0.0
 
+    async def enter(self, episode: EpisodeId) -> None:
+        """Wait for a place in the cache; raises EngineLostError if the server goes down."""
+        async with self._waiting.track(None, timeout_s=math.inf):
+            await self.admission.enter(episode)
+
     async def generate(self, request: GenerateRequest) -> Generation:
-        """Sample one turn as soon as there is a free slot."""
-        async with self._slot(request):
-            return await self.engine.generate(request)
+        """Sample one turn as soon as there is room for its context and a free slot."""
+        context = self.admission.begin(request)
+        try:
+            if not context.ready.is_set():
+                with stopped_clock(request.clock):
+                    async with self._waiting.track(None, timeout_s=math.inf):
+                        await context.ready.wait()
+            async with self._slot(request):
+                generation = await self.engine.generate(request)
+            self.admission.learn(context, generation)
+            return generation
+        finally:
+            self.admission.end(context)
 
     def add_slots(self, count: int) -> None:
         """Allow this many more calls in flight, after a router named more servers."""
@@ -152,6 +171,7 @@ class Replica:
                     calls.fail(why)
         if state is ReplicaState.DOWN:
             self.engine.discard_info()
+            self.admission.clear()
         self._on_change()
 
     @asynccontextmanager

@@ -72,6 +72,8 @@ class ServerOptions:
     """The experts that `--enable-return-routed-experts` returns; None turns this off."""
     max_running: int | None = None
     """The most calls at a time; further ones are rejected, as by a full queue."""
+    cache_tokens: int | None = None
+    """The size of the KV cache that it reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,9 @@ class _Server:
 
     async def server_info(self, _: web.Request) -> web.Response:
         info = await self.engine.info()
-        return json_response({"model_path": info.model, "context_length": info.context_tokens})
+        sizes = (info.context_tokens, self.setup.cache_tokens)
+        names = ("context_length", "max_total_num_tokens")
+        return json_response({"model_path": info.model, **dict(zip(names, sizes, strict=True))})
 
     async def models(self, _: web.Request) -> web.Response:
         info = await self.engine.info()

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -45,6 +45,13 @@ ABORT_S = 2.0
 MAX_WAIT_S = 60.0
 
 
+class _Limits(NamedTuple):
+    """What one server takes; None where it does not say."""
+
+    context_tokens: int | None
+    cache_tokens: int | None
+
+
 class SglangEngine(TokenEngine):
     """Samples from an SGLang server by its native `/generate`. Safe for concurrent calls."""
 
@@ -63,6 +70,9 @@ class SglangEngine(TokenEngine):
         self.url = url or policy.address
         self.calls = InFlightCalls()
         """The calls in flight."""
+        self.cache_tokens: int | None = None
+        """The KV cache of all servers behind the address, as of the last `info`; None if unknown
+        or not worth keeping within."""
         self._policy = policy
         self._vocab_size = vocab_size
         self._retries = Retries(
@@ -210,26 +220,29 @@ class SglangEngine(TokenEngine):
 
     async def _context_tokens(self) -> int | None:
         """Return the smallest context of all servers; None if none reports it."""
-        found = await asyncio.gather(*map(self._context_of, self._workers))
-        return min((tokens for tokens in found if tokens is not None), default=None)
+        found = await asyncio.gather(*map(self._limits_of, self._workers))
+        caches = [each.cache_tokens for each in found]
+        self.cache_tokens = sum(filter(None, caches)) if all(caches) else None
+        return min(filter(None, (each.context_tokens for each in found)), default=None)
 
-    async def _context_of(self, server: EngineConnection) -> int | None:
-        """Return the longest input that the server accepts, if it reports that.
+    async def _limits_of(self, server: EngineConnection) -> _Limits:
+        """Return the longest input that the server accepts, and its cache, as it reports them.
 
-        It is a few tokens below the model's context. Older servers report only the context, in one
-        of two places.
+        The input is a few tokens shorter than the model's context. Older servers report only the
+        context, in one of two places.
         """
         try:
             info = _decoded(await server.get("/server_info"), protocol.ServerInfo)
+            cache = None if info is None else info.cache_tokens
             if info is not None and (tokens := info.max_req_input_len or info.context_length):
-                return tokens
+                return _Limits(tokens, cache)
             models = _decoded(await server.get("/v1/models"), protocol.ModelList)
         except EngineLostError as lost:
             if server is self._connection:
                 raise
             log.info("context_length_unknown", url=server.url, why=str(lost))
-            return None
-        return models.data[0].max_model_len if models and models.data else None
+            return _Limits(None, None)
+        return _Limits(models.data[0].max_model_len if models and models.data else None, cache)
 
     def _start_abort(self, rid: str) -> None:
         task = asyncio.create_task(self._abort(rid))

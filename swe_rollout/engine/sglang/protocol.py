@@ -91,6 +91,22 @@ class ServerInfo(msgspec.Struct, frozen=True):
     """Exclusive bound on the input's length: the context or the cache, less a few tokens."""
     context_length: _Tokens | None = None
     """The context from the server's command line, if set; the model's is in `/v1/models`."""
+    max_total_num_tokens: _Tokens | None = None
+    """The size of the KV cache of each data-parallel rank."""
+    dp_size: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 1
+    disable_radix_cache: bool = False
+    enable_hierarchical_cache: bool = False
+
+    @property
+    def cache_tokens(self) -> int | None:
+        """The tokens of contexts that it keeps between calls.
+
+        None if that is not limited to what it reports: no context is kept, or evicted ones come
+        back from the host's memory.
+        """
+        if self.disable_radix_cache or self.enable_hierarchical_cache:
+            return None
+        return self.max_total_num_tokens and self.max_total_num_tokens * self.dp_size
 
 
 class ModelCard(msgspec.Struct, frozen=True):

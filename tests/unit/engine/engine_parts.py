@@ -18,7 +18,7 @@ from aiohttp import web
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.pool.affinity import Affinity
-from swe_rollout.engine.pool.pool import EnginePool
+from swe_rollout.engine.pool.pool import CacheShare, EnginePool
 from swe_rollout.engine.pool.probe import ReplicaState
 from swe_rollout.engine.pool.replica import PoolTiming
 from swe_rollout.engine.scripted.server import ServerOptions, make_app, serve
@@ -181,7 +181,7 @@ async def served(
 
 @asynccontextmanager
 async def pool_of(
-    *workers: str, timing: PoolTiming = QUICK, **policy: object
+    *workers: str, timing: PoolTiming = QUICK, share: CacheShare | None = None, **policy: object
 ) -> AsyncIterator[EnginePool]:
     """Make a pool of these servers that notices changes quickly."""
     fields = {"workers": workers, "outage_seconds": 60.0, **policy}
@@ -190,6 +190,7 @@ async def pool_of(
         vocab_size=VOCAB_SIZE,
         timing=timing,
         first_backoff_s=0.001,
+        share=share,
     )
     yield pool
     await pool.aclose()

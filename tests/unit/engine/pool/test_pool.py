@@ -14,7 +14,8 @@ from aiohttp.typedefs import Handler
 
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.errors import EngineLostError, UnavailableError
-from swe_rollout.engine.pool.pool import EnginePool
+from swe_rollout.engine.pool.admission import Waiting
+from swe_rollout.engine.pool.pool import CacheShare, EnginePool
 from swe_rollout.engine.pool.probe import ReplicaState
 from swe_rollout.engine.scripted.server import ServerOptions, make_app
 from swe_rollout.errors import InternalError, UnreachableError
@@ -262,3 +263,60 @@ async def test_lines_of_the_monitors_name_no_episode(monkeypatch: pytest.MonkeyP
         assert structlog.contextvars.get_contextvars() == {"episode": "demo/a/0"}
     await pool.aclose()
     assert seen == [{}]
+
+
+async def test_an_episode_enters_when_the_cache_has_room_and_its_clock_stands_until_then() -> None:
+    changes: list[Waiting] = []
+    share = CacheShare(workers=2, context_tokens=10, on_change=changes.append)
+    clock, first, second = Deadline(100), request(), request(sample=1)
+    async with (
+        served(Echo(), ServerOptions(cache_tokens=20)) as url,
+        pool_of(url, share=share) as pool,
+    ):
+        assert pool.capacity is None
+        await pool.info()
+        assert pool.capacity == 1
+        await pool.enter(first.episode)
+        await pool.generate(first)
+        entering = asyncio.create_task(pool.enter(second.episode))
+        await until(lambda: pool.waiting.starting)
+        # A call without a place waits too, before those that start.
+        call = asyncio.create_task(pool.generate(request(sample=2, clock=clock)))
+        await until(lambda: pool.waiting.turns)
+        left = clock.remaining_s
+        await asyncio.sleep(0.1)
+        assert clock.remaining_s == left
+        pool.release(first.episode)
+        assert (await call).token_ids == (3, 3)
+        pool.release(request(sample=2).episode)
+        await entering
+    assert [(each.starting, each.turns) for each in changes] == [(1, 0), (1, 1), (1, 0), (0, 0)]
+    assert {each.cache_tokens for each in changes} == {10}
+
+
+async def test_a_place_at_a_server_that_dies_is_looked_for_at_another() -> None:
+    share = CacheShare(context_tokens=10)
+    async with AsyncExitStack() as stack:
+        dying = await stack.enter_async_context(AsyncExitStack())
+        options = ServerOptions(cache_tokens=5)
+        url = await dying.enter_async_context(served(Echo(), options))
+        pool = await stack.enter_async_context(pool_of(url, share=share))
+        await pool.info()
+        await pool.enter(request().episode)
+        await pool.generate(request())
+        entering = asyncio.create_task(pool.enter(request(sample=1).episode))
+        await until(lambda: pool.waiting.starting)
+        await dying.aclose()
+        # Nobody has a place any more; with no server left, the first call waits for one.
+        await asyncio.wait_for(entering, PATIENCE_S)
+        assert pool.waiting == Waiting(0, 0, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("reported", "named", "share"),
+    [(1000, None, 250), (1000, 600, 150), (1000, 0, None), (None, 600, 150), (None, None, None)],
+)
+def test_workers_divide_the_cache_that_is_reported_or_named(
+    reported: int | None, named: int | None, share: int | None
+) -> None:
+    assert CacheShare(workers=4).of(reported, named) == share

@@ -375,3 +375,19 @@ def test_retry_after_counts_seconds(value: str | None, seconds: float | None) ->
     error = protocol.error_from_response(503, b"", retry_after=value)
     assert isinstance(error, UnavailableError)
     assert error.retry_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("info", "tokens"),
+    [
+        ({"max_total_num_tokens": 100}, 100),
+        ({"max_total_num_tokens": 100, "dp_size": 4}, 400),
+        ({"max_total_num_tokens": 100, "disable_radix_cache": True}, None),
+        ({"max_total_num_tokens": 100, "enable_hierarchical_cache": True}, None),
+        ({}, None),
+    ],
+)
+def test_a_server_has_one_cache_for_each_rank_unless_nothing_is_lost_there(
+    info: dict[str, object], tokens: int | None
+) -> None:
+    assert msgspec.convert(info, protocol.ServerInfo).cache_tokens == tokens
