@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     forward.add_argument("port", type=int)
     commands.add_parser("kubeconfig", help="print the kubeconfig's path")
-    commands.add_parser("build", help="build the programs into the user's cache, start nothing")
+    commands.add_parser("build", help="only build the programs, and the S3 server's")
     return parser
 
 
@@ -86,7 +86,8 @@ def _run(arguments: argparse.Namespace, checkout: Checkout, progress: Progress) 
             print(checkout.kubeconfig)
         case _:  # build
             binaries.ensure_cluster(progress)
-            for group in binaries.CLUSTER:
+            binaries.ensure(binaries.VERSITYGW, progress)
+            for group in (*binaries.CLUSTER, binaries.VERSITYGW):
                 print(group.folder)
 
 
