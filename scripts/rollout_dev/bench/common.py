@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,19 +18,30 @@ from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, sa
 
 @dataclass(slots=True)
 class Times:
-    """Samples by subject."""
+    """Samples by subject, in seconds."""
 
     by_subject: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, subject: str, seconds: float) -> None:
-        """Add one sample."""
-        self.by_subject.setdefault(subject, []).append(seconds)
+    def add(self, subject: str, *seconds: float) -> None:
+        """Add samples."""
+        self.by_subject.setdefault(subject, []).extend(seconds)
+
+    @contextmanager
+    def timed(self, subject: str) -> Iterator[None]:
+        """Add the time that the block takes, unless it raises."""
+        began = time.monotonic()
+        yield
+        self.add(subject, time.monotonic() - began)
 
     def p50_s(self, subject: str) -> float:
         """Return the median of a subject."""
         return statistics.median(self.by_subject[subject])
 
-    def rows(self, counted: str) -> tuple[Row, ...]:
+    def ratio(self, subject: str, to: str) -> float:
+        """Return the ratio of two medians."""
+        return round(self.p50_s(subject) / self.p50_s(to), 3)
+
+    def rows(self, counted: str = "") -> tuple[Row, ...]:
         """Return a row for each subject, in milliseconds; `counted` names the number of samples."""
         return tuple(
             Row(
@@ -34,11 +49,18 @@ class Times:
                 {
                     "p50_ms": round(statistics.median(samples) * 1e3, 1),
                     "max_ms": round(max(samples) * 1e3, 1),
-                    counted: len(samples),
+                    **({counted: len(samples)} if counted else {}),
                 },
             )
             for subject, samples in self.by_subject.items()
         )
+
+
+def rounds(count: int, what: str = "round") -> Iterator[int]:
+    """Yield the numbers of rounds, and say which one begins."""
+    for number in range(count):
+        sys.stderr.write(f"{what} {number + 1} of {count}\n")
+        yield number
 
 
 LARGE_IMAGE: Final = "bench:1"

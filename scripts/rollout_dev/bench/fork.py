@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from typing import Final
 
 from tokenizers import Tokenizer
 
-from rollout_dev.bench.common import LARGE_IMAGE, make_large_image, write_large_tree
+from rollout_dev.bench.common import LARGE_IMAGE, Times, make_large_image, rounds, write_large_tree
 from rollout_dev.bench.sandbox_start import until_warm
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import Progress
@@ -171,10 +170,10 @@ def _job(home: Path, sandbox: dict[str, object]) -> RolloutJob:
     )
 
 
-async def _measure(home: Path, sandbox: dict[str, object], image: str, rounds: int) -> Report:
+async def _measure(home: Path, sandbox: dict[str, object], image: str, count: int) -> Report:
     task = Instance(instance_id="large", problem_statement="Edit the tree.", image=image)
     job, first, delta_bytes = _job(home, sandbox), _FirstTurns(), 0
-    samples: dict[str, list[float]] = {FORK: [], FLOOR: []}
+    samples = Times()
     async with AsyncExitStack() as stack:
         setup = SandboxSetup([task], job.metadata.name, lambda _: None, harmless=True)
         sandboxes = open_sandboxes(job.spec.sandbox, setup, stack)
@@ -188,11 +187,10 @@ async def _measure(home: Path, sandbox: dict[str, object], image: str, rounds: i
             engine=_Editor(),
         )
         await _play_origin(job, context, task)
-        for number in range(rounds):
-            sys.stderr.write(f"round {number + 1} of {rounds}\n")
-            samples[FLOOR] += await _fresh(context, task, number)
+        for number in rounds(count):
+            samples.add(FLOOR, *await _fresh(context, task, number))
             times, delta_bytes = await _forks(job, context, task, first, number)
-            samples[FORK] += times
+            samples.add(FORK, *times)
     return _report(samples, delta_bytes, pods=job.spec.sandbox.pod is not None)
 
 
@@ -227,7 +225,7 @@ async def _play_origin(job: RolloutJob, context: JobContext, task: Instance) -> 
 async def _forks(
     job: RolloutJob, context: JobContext, task: Instance, first: _FirstTurns, number: int
 ) -> tuple[list[float], int]:
-    """Fork it; return the milliseconds to each first command, and the size of the deltas."""
+    """Fork it; return the seconds to each first command, and the size of the deltas."""
     store = Store.open(job.spec.store.uri)
     name = job.metadata.name
     attempts = [
@@ -247,12 +245,12 @@ async def _forks(
     for each in played:
         if each.failure is not None:
             raise RuntimeError(f"a fork failed: {each.failure.message}")
-    times = [1e3 * (first.at[each.episode] - began) for each in attempts]
+    times = [first.at[each.episode] - began for each in attempts]
     return times, sum(len(delta.data) for delta in point.deltas)
 
 
 async def _fresh(context: JobContext, task: Instance, number: int) -> list[float]:
-    """Start eight sandboxes like agents' ones; return the milliseconds to each first command."""
+    """Start eight sandboxes like agents' ones; return the seconds to each first command."""
     attempts = [
         Attempt(EpisodeId(f"floor{number}", task.instance_id, sample), task, 1)
         for sample in range(_CHILDREN)
@@ -263,26 +261,21 @@ async def _fresh(context: JobContext, task: Instance, number: int) -> list[float
     async def one(attempt: Attempt) -> float:
         sandbox = await context.start_sandbox(attempt, snapshots=True)
         result = await sandbox.exec("ls part0 | wc -l")
-        took_ms = 1e3 * (time.monotonic() - began)
+        took_s = time.monotonic() - began
         await sandbox.close()
         if not result.ok:
             raise RuntimeError(f"the sandbox does not work: {result.stderr!r}")
-        return took_ms
+        return took_s
 
     return await asyncio.gather(*map(one, attempts))
 
 
-def _report(samples: dict[str, list[float]], delta_bytes: int, *, pods: bool) -> Report:
-    p50_ms = {subject: statistics.median(times) for subject, times in samples.items()}
-    rows = tuple(
-        Row(subject, {"p50_ms": round(p50_ms[subject], 1), "max_ms": round(max(times), 1)})
-        for subject, times in samples.items()
-    )
+def _report(times: Times, delta_bytes: int, *, pods: bool) -> Report:
     return Report(
         "fork",
-        rows,
-        ok=p50_ms[FORK] <= GOAL_MS,
-        ratios={"fork_to_fresh": round(p50_ms[FORK] / p50_ms[FLOOR], 3)},
+        times.rows(),
+        ok=1e3 * times.p50_s(FORK) <= GOAL_MS,
+        ratios={"fork_to_fresh": times.ratio(FORK, FLOOR)},
         notes=(
             f"goal: {GOAL_MS:g} ms p50",
             "warm pods" if pods else "local sandboxes",

@@ -9,17 +9,16 @@ are on the node. `docs/adr/0007-warm-pods.md` draws the conclusion.
 from __future__ import annotations
 
 import asyncio
-import statistics
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from rollout_dev.bench.common import Times, rounds
 from rollout_dev.exec_clients import ours
 from rollout_dev.exec_clients.base import Site, leave, open_site, run_or_leave
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, parser, silence_logs
 from swe_rollout.cluster.objects import PODS, Json, Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import diagnose, pod_spec
@@ -93,14 +92,12 @@ def main(arguments: Sequence[str]) -> NoReturn:
     options.add_argument("--image", default=IMAGE, help="the new image, present on the nodes")
     given = options.parse_args(arguments)
     silence_logs()
-    samples = run_or_leave(_measure(given.kubeconfig, given.image, 5 if given.quick else 15))
-    report = _report(samples)
-    print(report.to_json() if given.json else report.to_text())
-    leave(0)
+    times = run_or_leave(_measure(given.kubeconfig, given.image, 5 if given.quick else 15))
+    leave(_report(times).printed(as_json=given.json))
 
 
-async def _measure(kubeconfig: str | None, image: str, rounds: int) -> dict[str, list[float]]:
-    samples: dict[str, list[float]] = {MADE: [], CHANGED: [], OBEDIENT: []}
+async def _measure(kubeconfig: str | None, image: str, count: int) -> Times:
+    times = Times()
     async with (
         open_site(kubeconfig, prefix="bench-image-", images=(image, GENERIC)) as site,
         AsyncExitStack() as stack,
@@ -110,12 +107,11 @@ async def _measure(kubeconfig: str | None, image: str, rounds: int) -> dict[str,
         await watch.start()
         stack.push_async_callback(watch.aclose)
         pods = _Pods(site, watch)
-        for number in range(rounds):
-            sys.stderr.write(f"round {number + 1} of {rounds}\n")
-            samples[MADE].append(await pods.time_new(image, number))
-            samples[CHANGED].append(await pods.time_change(image, number))
-            samples[OBEDIENT].append(await pods.time_change(image, number, _OBEDIENT_IDLE))
-    return samples
+        for number in rounds(count):
+            times.add(MADE, await pods.time_new(image, number))
+            times.add(CHANGED, await pods.time_change(image, number))
+            times.add(OBEDIENT, await pods.time_change(image, number, _OBEDIENT_IDLE))
+    return times
 
 
 def _with_command(manifest: Json, command: tuple[str, ...]) -> Json:
@@ -125,26 +121,14 @@ def _with_command(manifest: Json, command: tuple[str, ...]) -> Json:
     return {**manifest, "spec": {**manifest["spec"], "containers": [container]}}
 
 
-def _report(samples: dict[str, list[float]]) -> Report:
-    p50 = {subject: statistics.median(times) for subject, times in samples.items()}
-    rows = tuple(
-        Row(
-            subject,
-            {
-                "p50_ms": round(p50[subject] * 1e3, 1),
-                "max_ms": round(max(times) * 1e3, 1),
-                "pods": len(times),
-            },
-        )
-        for subject, times in samples.items()
-    )
+def _report(times: Times) -> Report:
     return Report(
         "image_change",
-        rows,
+        times.rows("pods"),
         ok=True,
         ratios={
-            "changed_to_made": round(p50[CHANGED] / p50[MADE], 3),
-            "obedient_to_made": round(p50[OBEDIENT] / p50[MADE], 3),
+            "changed_to_made": times.ratio(CHANGED, MADE),
+            "obedient_to_made": times.ratio(OBEDIENT, MADE),
         },
         notes=(
             "images are on the node; the pods have the sandbox's own spec",

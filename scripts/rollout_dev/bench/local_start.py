@@ -10,16 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rollout_dev.bench.common import LARGE_IMAGE, make_large_image
+from rollout_dev.bench.common import LARGE_IMAGE, Times, make_large_image, rounds
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
@@ -44,33 +42,30 @@ def main(arguments: Sequence[str]) -> int:
         os.environ["XDG_CACHE_HOME"] = home
         images = Path(home, "images")
         tree = make_large_image(images, folders=_FOLDERS, file_bytes=_FILE_BYTES)
-        rounds = 3 if given.quick else 10
-        samples = asyncio.run(_measure(images, tree, Path(home), rounds))
-    report = _report(samples)
+        times = asyncio.run(_measure(images, tree, Path(home), 3 if given.quick else 10))
+    report = _report(times)
     return report.printed(as_json=given.json)
 
 
-async def _measure(images: Path, tree: Path, home: Path, rounds: int) -> dict[str, list[float]]:
-    samples: dict[str, list[float]] = {PLAIN: [], COPY: []}
+async def _measure(images: Path, tree: Path, home: Path, count: int) -> Times:
+    times = Times()
     providers = {PLAIN: LocalProvider(LocalSandbox(images=str(images), isolation="none"))}
     if not bubblewrap.refusal():
         spec = LocalSandbox(images=str(images), isolation="bubblewrap")
         providers[OVERLAY] = LocalProvider(spec)
-        samples[OVERLAY], samples[BARE] = [], []
-    for number in range(rounds):
-        sys.stderr.write(f"round {number + 1} of {rounds}\n")
+    for number in rounds(count):
         for subject, provider in providers.items():
-            samples[subject].append(await _start(provider, number))
-        if BARE in samples:
+            times.add(subject, await _start(provider, number))
+        if OVERLAY in providers:
             bare = ("bwrap", "--ro-bind", "/", "/", "--unshare-all", "--dev", "/dev", "true")
-            samples[BARE].append(await asyncio.to_thread(_timed, bare))
+            times.add(BARE, await asyncio.to_thread(_timed, bare))
         copied = home / "copied"
         copy = ("cp", "-a", "--reflink=auto", str(tree), str(copied))
-        samples[COPY].append(await asyncio.to_thread(_timed, copy))
+        times.add(COPY, await asyncio.to_thread(_timed, copy))
         shutil.rmtree(copied)
     for provider in providers.values():
         await provider.aclose()
-    return samples
+    return times
 
 
 async def _start(provider: LocalProvider, number: int) -> float:
@@ -91,22 +86,17 @@ def _timed(command: tuple[str, ...]) -> float:
     return time.monotonic() - began
 
 
-def _report(samples: dict[str, list[float]]) -> Report:
-    p50_ms = {subject: 1e3 * statistics.median(times) for subject, times in samples.items()}
-    rows = [
-        Row(subject, {"p50_ms": round(p50_ms[subject], 1), "max_ms": round(1e3 * max(times), 1)})
-        for subject, times in samples.items()
-    ]
-    if OVERLAY not in samples:
-        rows.append(Row(OVERLAY, skipped=bubblewrap.refusal()))
-        return Report("local_start", tuple(rows), ok=False)
+def _report(times: Times) -> Report:
+    if OVERLAY not in times.by_subject:
+        missing = Row(OVERLAY, skipped=bubblewrap.refusal())
+        return Report("local_start", (*times.rows(), missing), ok=False)
     return Report(
         "local_start",
-        tuple(rows),
-        ok=p50_ms[OVERLAY] < GOAL_MS,
+        times.rows(),
+        ok=1e3 * times.p50_s(OVERLAY) < GOAL_MS,
         ratios={
-            "ours_to_bare": round(p50_ms[OVERLAY] / p50_ms[BARE], 3),
-            "ours_to_copy": round(p50_ms[OVERLAY] / p50_ms[COPY], 3),
+            "ours_to_bare": times.ratio(OVERLAY, BARE),
+            "ours_to_copy": times.ratio(OVERLAY, COPY),
         },
         notes=(f"goal: a tree of 300 MB within {GOAL_MS:g} ms, including the first command",),
     )

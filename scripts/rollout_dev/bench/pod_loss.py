@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from rollout_dev.bench.common import Times, write_large_tree
+from rollout_dev.bench.common import Times, rounds, write_large_tree
 from rollout_dev.bench.sandbox_start import until_warm
 from rollout_dev.conformance.chaos.processes import kill_pod
 from rollout_dev.exec_clients import ours
@@ -62,24 +62,21 @@ def main(arguments: Sequence[str]) -> NoReturn:
     leave(report.printed(as_json=given.json))
 
 
-async def _measure(kubeconfig: str | None, rounds: int) -> Times:
+async def _measure(kubeconfig: str | None, count: int) -> Times:
     times = Times()
     async with open_site(kubeconfig, prefix="bench-loss-") as site:
         await ours.without_policy_if_forbidden(site)
         numbers = itertools.count()
         async with ours.provider(site) as provider:
             await (await _started(provider, numbers)).close()  # opens the provider's connections
-            for number in range(rounds):
-                sys.stderr.write(f"round {number + 1} of {rounds}\n")
-                began = time.monotonic()
-                pod = await _started(provider, numbers)
-                times.add(START, time.monotonic() - began)
+            for _ in rounds(count):
+                with times.timed(START):
+                    pod = await _started(provider, numbers)
                 await pod.close()
                 await _lost(provider, numbers, times, COLD)
         async with ours.provider(site, warm=1) as provider:
             await (await _started(provider, numbers)).close()
-            for number in range(rounds):
-                sys.stderr.write(f"round {number + 1} of {rounds}, warm\n")
+            for _ in rounds(count, "round with warm pods"):
                 await _lost(provider, numbers, times, WARM, warm=1)
     return times
 
@@ -150,8 +147,8 @@ def _report(times: Times) -> Report:
         times.rows("samples"),
         ok=times.p50_s(COLD) <= GOAL_S,
         ratios={
-            "loss_to_start": round(times.p50_s(COLD) / times.p50_s(START), 3),
-            "warm_loss_to_start": round(times.p50_s(WARM) / times.p50_s(START), 3),
+            "loss_to_start": times.ratio(COLD, START),
+            "warm_loss_to_start": times.ratio(WARM, START),
         },
         notes=(f"goal: p50 of a loss {GOAL_S:g} s",),
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -17,7 +16,7 @@ from typing import NoReturn
 
 from tenacity import AsyncRetrying, TryAgain, stop_after_delay, wait_fixed
 
-from rollout_dev.bench.common import Times
+from rollout_dev.bench.common import Times, rounds
 from rollout_dev.exec_clients import ours
 from rollout_dev.exec_clients.base import Site, Stream, leave, open_site, run_or_leave
 from rollout_dev.report import Report, parser, silence_logs
@@ -46,14 +45,12 @@ def main(arguments: Sequence[str]) -> NoReturn:
     options.add_argument("--image", default=IMAGE, help="of the pods, present on the nodes")
     given = options.parse_args(arguments)
     silence_logs()
-    rounds = 5 if given.quick else 15
-    report = _report(*run_or_leave(_measure(given.kubeconfig, given.image, rounds)))
+    count = 5 if given.quick else 15
+    report = _report(*run_or_leave(_measure(given.kubeconfig, given.image, count)))
     leave(report.printed(as_json=given.json))
 
 
-async def _measure(
-    kubeconfig: str | None, image: str, rounds: int
-) -> tuple[Times, tuple[str, ...]]:
+async def _measure(kubeconfig: str | None, image: str, count: int) -> tuple[Times, tuple[str, ...]]:
     """Return the samples, and notes for the reader."""
     times = Times()
     async with (
@@ -68,11 +65,10 @@ async def _measure(
         stack.push_async_callback(watch.aclose)
         numbers = itertools.count()
         await _ours(provider, image, numbers, Times())  # This opens the provider's connections.
-        for number in range(rounds):
-            sys.stderr.write(f"round {number + 1} of {rounds}\n")
+        for number in rounds(count):
             await _ours(provider, image, numbers, times)
             await _bare(site, watch, image, times, name=f"bare-{number}")
-        await _warm_claims(site, image, rounds, times)
+        await _warm_claims(site, image, count, times)
     return times, (note,) if note else ()
 
 
@@ -104,13 +100,13 @@ async def _bare(site: Site, watch: PodWatch, image: str, times: Times, *, name: 
     await asyncio.sleep(_SETTLE_S)
 
 
-async def _warm_claims(site: Site, image: str, rounds: int, times: Times) -> None:
+async def _warm_claims(site: Site, image: str, count: int, times: Times) -> None:
     """Measure the time from a request to its first command, with a warm pod waiting for it."""
     async with ours.provider(site, warm=1) as provider:
         opening = await ours.start(provider, image)  # This opens the provider's connections.
         await opening.close()
-        for number in range(1, rounds + 1):
-            sys.stderr.write(f"warm claim {number} of {rounds}\n")
+        for index in rounds(count, "warm claim"):
+            number = index + 1
             provider.prewarm([ours.request(image, number)])
             await until_warm(provider)
             await asyncio.sleep(_SETTLE_S)
@@ -132,11 +128,11 @@ async def until_warm(provider: PodProvider, count: int = 1) -> None:
 
 def _report(times: Times, notes: tuple[str, ...]) -> Report:
     ratios = {
-        "ours_to_floor": round(times.p50_s(ours.NAME) / times.p50_s(READY), 3),
-        "ours_to_bare_exec": round(times.p50_s(ours.NAME) / times.p50_s(READY_EXEC), 3),
+        "ours_to_floor": times.ratio(ours.NAME, READY),
+        "ours_to_bare_exec": times.ratio(ours.NAME, READY_EXEC),
     }
     if WARM in times.by_subject:
-        ratios["warm_to_cold"] = round(times.p50_s(WARM) / times.p50_s(ours.NAME), 3)
+        ratios["warm_to_cold"] = times.ratio(WARM, ours.NAME)
     return Report(
         "sandbox_start",
         times.rows("pods"),

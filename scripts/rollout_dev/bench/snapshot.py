@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rollout_dev.bench.common import LARGE_IMAGE, make_large_image
+from rollout_dev.bench.common import LARGE_IMAGE, Times, make_large_image, rounds
 from rollout_dev.report import Report, Row, parser, silence_logs
 from swe_rollout.sandbox.base import Role, SandboxDelta, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
@@ -50,14 +48,11 @@ _EDIT: Final = (
 
 @dataclass(slots=True)
 class _Samples:
-    """Milliseconds by subject, and facts about the delta and the supervisor."""
+    """Times, and facts about the delta and the supervisor."""
 
-    ms: dict[str, list[float]] = field(default_factory=dict)
+    times: Times = field(default_factory=Times)
     delta_bytes: int = 0
     memory_kb: dict[str, int] = field(default_factory=dict)
-
-    def add(self, subject: str, began: float) -> None:
-        self.ms.setdefault(subject, []).append(1e3 * (time.monotonic() - began))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -75,50 +70,42 @@ def main(arguments: Sequence[str]) -> int:
     return report.printed(as_json=given.json)
 
 
-async def _measure(images: Path, rounds: int) -> _Samples:
+async def _measure(images: Path, count: int) -> _Samples:
     provider = LocalProvider(LocalSandbox(images=str(images), isolation="bubblewrap"))
     samples = _Samples()
-    await _close(await _started(provider, snapshots=False))  # This fills the machine's caches.
+    await (await _started(provider, snapshots=False)).close()  # This fills the machine's caches.
     source = await _started(provider)
-    for number in range(rounds):
-        sys.stderr.write(f"round {number + 1} of {rounds}\n")
+    for _ in rounds(count):
         await _round(provider, source, samples)
     await provider.aclose()
     return samples
 
 
 async def _round(provider: LocalProvider, source: Session, samples: _Samples) -> None:
+    times = samples.times
     await _run(source, _EDIT)
     for subject, command in (
         (FIND, "find /testbed /tmp /root /var/tmp -newer /tmp/mark >/dev/null"),
         (TAR, "tar -C /testbed --newer=/tmp/mark -cf - . >/dev/null"),
     ):
-        began = time.monotonic()
-        await _run(source, command)
-        samples.add(subject, began)
-    began = time.monotonic()
-    delta = await source.changes()
-    samples.add(CHANGES, began)
+        with times.timed(subject):
+            await _run(source, command)
+    with times.timed(CHANGES):
+        delta = await source.changes()
     samples.delta_bytes = len(delta.data)
-    began = time.monotonic()
-    await source.changes()
-    samples.add(NOTHING, began)
+    with times.timed(NOTHING):
+        await source.changes()
     for line in (await _run(source, "grep ^Rss /proc/1/status")).splitlines():
         name, value, _ = line.split()
         samples.memory_kb[name.rstrip(":")] = int(value)
     for subject, snapshots in ((START, False), (HAND_OUT, True)):
-        began = time.monotonic()
-        sandbox = await _started(provider, snapshots=snapshots)
-        samples.add(subject, began)
-        await _close(sandbox)
+        with times.timed(subject):
+            sandbox = await _started(provider, snapshots=snapshots)
+        await sandbox.close()
+    await (await _rebuilt(provider, delta, times, REBUILD, time.monotonic())).close()
     began = time.monotonic()
-    sandbox = await _rebuilt(provider, delta, samples, REBUILD, began)
-    await _close(sandbox)
-    began = time.monotonic()
-    children = await asyncio.gather(
-        *(_rebuilt(provider, delta, samples, FORK, began) for _ in range(_CHILDREN))
-    )
-    await asyncio.gather(*map(_close, children))
+    forks = (_rebuilt(provider, delta, times, FORK, began) for _ in range(_CHILDREN))
+    await asyncio.gather(*(child.close() for child in await asyncio.gather(*forks)))
 
 
 async def _started(provider: LocalProvider, *, snapshots: bool = True) -> Session:
@@ -134,12 +121,12 @@ async def _handed_out(provider: LocalProvider, *, snapshots: bool) -> Session:
 
 
 async def _rebuilt(
-    provider: LocalProvider, delta: SandboxDelta, samples: _Samples, subject: str, began: float
+    provider: LocalProvider, delta: SandboxDelta, times: Times, subject: str, began: float
 ) -> Session:
     sandbox = await _handed_out(provider, snapshots=False)
     await sandbox.apply(delta)
     await _run(sandbox, "true")
-    samples.add(subject, began)
+    times.add(subject, time.monotonic() - began)
     return sandbox
 
 
@@ -150,25 +137,18 @@ async def _run(sandbox: Session, command: str) -> str:
     return result.stdout.decode()
 
 
-async def _close(sandbox: Session) -> None:
-    await sandbox.close()
-
-
 def _report(samples: _Samples) -> Report:
-    p50_ms = {subject: statistics.median(times) for subject, times in samples.ms.items()}
-    rows = [
-        Row(subject, {"p50_ms": round(p50_ms[subject], 1), "max_ms": round(max(times), 1)})
-        for subject, times in samples.ms.items()
-    ]
+    times = samples.times
+    changes = times.p50_s(CHANGES) < CHANGES_TO_FIND * times.p50_s(FIND)
     memory = ", ".join(f"{name} {kb} kB" for name, kb in samples.memory_kb.items())
     return Report(
         "snapshot",
-        tuple(rows),
-        ok=p50_ms[CHANGES] < CHANGES_TO_FIND * p50_ms[FIND] and p50_ms[REBUILD] < REBUILD_MS,
+        times.rows(),
+        ok=changes and 1e3 * times.p50_s(REBUILD) < REBUILD_MS,
         ratios={
-            "changes_to_find": round(p50_ms[CHANGES] / p50_ms[FIND], 3),
-            "changes_to_tar": round(p50_ms[CHANGES] / p50_ms[TAR], 3),
-            "rebuild_to_start": round(p50_ms[REBUILD] / p50_ms[START], 3),
+            "changes_to_find": times.ratio(CHANGES, FIND),
+            "changes_to_tar": times.ratio(CHANGES, TAR),
+            "rebuild_to_start": times.ratio(REBUILD, START),
         },
         notes=(
             f"goals: changes in {CHANGES_TO_FIND:g} times find, a rebuild in {REBUILD_MS:g} ms",
