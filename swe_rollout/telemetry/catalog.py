@@ -153,6 +153,13 @@ WAIT: Final = Metric(
     "Time for which episodes waited for the `engine` or the `store`, over all of them.",
     ("service",),
 )
+CACHE_AWAITED: Final = Metric(
+    "swe_rollout_cache_awaited",
+    Kind.GAUGE,
+    "Number that waits for room in the engine's KV cache: a `start` of an episode or its next "
+    "`turn`.",
+    ("what",),
+)
 LAG: Final = Metric(
     "swe_rollout_event_loop_lag_seconds",
     Kind.HISTOGRAM,
@@ -163,6 +170,6 @@ LAG: Final = Metric(
 METRICS: Final = (
     *(PLANNED, QUEUED, RUNNING, FINISHED, REWARD, REWARD_SUM, ATTEMPTS, ATTEMPTS_FAILED, PHASE),
     *(TURNS, ENGINE, ENGINE_ERRORS, PROMPT, CACHED, SAMPLED, CALLS, TOOL, EXEC, START),
-    *(START_ERRORS, STORE_ERRORS, WAIT, LAG),
+    *(START_ERRORS, STORE_ERRORS, WAIT, CACHE_AWAITED, LAG),
 )
 """All metrics, in the order of the reference."""

@@ -66,6 +66,7 @@ class RolloutMetrics(Observer):
         self._start_errors = self._counter(catalog.START_ERRORS)
         self._store_errors = self._counter(catalog.STORE_ERRORS)
         self._wait = self._counter(catalog.WAIT)
+        self._cache_awaited = self._gauge(catalog.CACHE_AWAITED)
         self._lag = self._histogram(catalog.LAG)
         self._tools = BoundedLabel()
         self._errors = BoundedLabel()
@@ -135,6 +136,11 @@ class RolloutMetrics(Observer):
     def waited(self, service: Service, seconds: float) -> None:
         self._wait.labels(service.value).inc(seconds)
 
+    def cache_awaited(self, starting: int, turns: int, held_tokens: int, cache_tokens: int) -> None:
+        del held_tokens, cache_tokens
+        self._cache_awaited.labels("start").set(starting)
+        self._cache_awaited.labels("turn").set(turns)
+
     def store_failed(self, error: SweRolloutError) -> None:
         self._store_errors.labels(self._errors(type(error).__name__)).inc()
 
@@ -158,6 +164,7 @@ class RolloutMetrics(Observer):
             self._reward_sum.labels(sign)
         for service in Service:
             self._wait.labels(service.value)
+        self.cache_awaited(0, 0, 0, 0)
 
     def _counter(self, metric: Metric) -> Counter:
         name = metric.name.removesuffix("_total")

@@ -64,8 +64,7 @@ async def assemble(
     most, share = spec.limits.max_new_tokens, _cache_share(spec, workers, publish)
     setup = EngineSetup(spec.policy, spec.agent, instances, stack, engine, most, share)
     opened = await open_engine(setup)
-    tools = toolbox(spec.agent.tools)
-    program = AGENTS.load(*program_of(spec.agent))
+    tools, program = toolbox(spec.agent.tools), AGENTS.load(*program_of(spec.agent))
     if opened.renderer is not None:
         _require_template(opened.renderer, spec, tools, program)
     rewards = await _rewards(spec.grading, stack)
@@ -89,9 +88,8 @@ async def assemble(
         extensions=spec.extensions,
         gate=opened.gate,
     )
-    if spec.fork is None:
-        return context
-    return replace(context, fork=await find_fork_point(spec.fork, job, context, instances))
+    fork = spec.fork and await find_fork_point(spec.fork, job, context, instances)
+    return replace(context, fork=fork)
 
 
 def _cache_share(spec: RolloutJobSpec, workers: int, publish: Subscriber) -> CacheShare:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from swe_rollout.errors import Boundary, StoreError
-from swe_rollout.events import Execution, Phase, SandboxStart, Service, Span, TurnId
+from swe_rollout.events import CacheAwaited, Execution, Phase, SandboxStart, Service, Span, TurnId
 from swe_rollout.telemetry.catalog import LABEL_VALUES, METRICS, Kind
 from swe_rollout.telemetry.metrics import OTHER, BoundedLabel, RolloutMetrics
 from swe_rollout.types.episode import EpisodeId, Failure
@@ -113,6 +113,10 @@ def test_calls_of_the_engine_and_waits() -> None:
     assert value(metrics, "prompt_tokens_total") == 40
     assert value(metrics, "prefix_cache_hit_tokens_total") == 30
     assert value(metrics, "sampled_tokens_total") == 5
+    assert value(metrics, "cache_awaited", what="turn") == 0
+    metrics(CacheAwaited(starting=3, turns=2, held_tokens=10, cache_tokens=12))
+    assert value(metrics, "cache_awaited", what="start") == 3
+    assert value(metrics, "cache_awaited", what="turn") == 2
     metrics.waited(Service.STORE, 4.0)
     metrics.store_failed(StoreError("down"))
     assert value(metrics, "wait_seconds_total", service="store") == 4.0
