@@ -63,9 +63,11 @@ MINUTES ?= 30
 soak: setup ## scripted episodes in local sandboxes for MINUTES=30; slopes of memory, descriptors, processes, store objects
 	scripts/conformance soak --minutes $(MINUTES)
 
-test-harnesses: setup ## Codex, Claude Code, opencode and others, unchanged, in sandboxes; installs them; PODS=1 in pods too
+test-harnesses: setup ## Codex, Claude Code, opencode and others, unchanged, in sandboxes; installs them; PODS=1 in pods too, SGLANG=1 with a real SGLang too
 	scripts/conformance harnesses
 	$(if $(PODS),scripts/with-dev-cluster sh -c "scripts/build-images --load >/dev/null && scripts/conformance harnesses --pods")
+	$(if $(SGLANG),$(if $(SGLANG_URL),,scripts/sglang-cpu setup))
+	$(if $(SGLANG),$(BIN)/python -m pytest tests/sglang/test_harness.py -m sglang --durations=15)
 
 league: setup ## every policy of the attack league against every way to grade; writes its page
 	scripts/conformance attacks --league --guess 40 --parallel 2 --write $(if $(SWEBENCH),--swebench $(SWEBENCH))

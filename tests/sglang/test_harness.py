@@ -14,7 +14,7 @@ import pytest
 from e2e.command import job_writer, printed_json, swe_rollout
 from e2e.records import check, committed, read
 from sglang.served import Served, teach
-from swe_rollout.worker.harnesses import folder_of
+from swe_rollout.worker.harnesses import folder_of, ready
 
 pytestmark = pytest.mark.sglang
 
@@ -50,12 +50,11 @@ def test_the_tokens_of_a_harness_are_those_that_the_model_sampled(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pi", "mini-swe-agent"])
-def test_those_of_a_ready_one_are_too(served: Served, tmp_path: Path, name: str) -> None:
-    """The two whose prompts fit into the tiny model's context."""
+@pytest.mark.parametrize("name", ready())
+def test_those_of_a_ready_one_are_too(roomy: Served, tmp_path: Path, name: str) -> None:
     if not folder_of(name).is_dir():
         pytest.skip(f"not installed: `swe-rollout harness install {name}`")
-    assert all(each["turns"] for each in _played(served, tmp_path, name))
+    assert all(each["turns"] for each in _played(roomy, tmp_path, name))
 
 
 def _played(served: Served, folder: Path, harness: object) -> list[dict[str, Any]]:
@@ -67,7 +66,7 @@ def _played(served: Served, folder: Path, harness: object) -> list[dict[str, Any
         policy={"sglang": {"url": served.url}, "tokenizer": str(served.tokenizer)},
         sampling={"temperature": TEMPERATURE},
         agent={"harness": harness},
-        limits={"contextTokens": 8000, "maxNewTokens": 48, "turns": 8, "episodeSeconds": 120},
+        limits={"contextTokens": 60_000, "maxNewTokens": 48, "turns": 8, "episodeSeconds": 900},
         grading={"enabled": False},
     )
     state = printed_json(swe_rollout("run", str(job.path), "-o", "json"))
