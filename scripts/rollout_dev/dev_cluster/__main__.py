@@ -86,9 +86,8 @@ def _run(arguments: argparse.Namespace, checkout: Checkout, progress: Progress) 
             print(checkout.kubeconfig)
         case _:  # build
             binaries.ensure_cluster(progress)
-            binaries.ensure(binaries.VERSITYGW, progress)
             for group in (*binaries.CLUSTER, binaries.VERSITYGW):
-                print(group.folder)
+                print(binaries.ensure(group, progress))
 
 
 def _up(arguments: argparse.Namespace, checkout: Checkout, progress: Progress) -> None:
