@@ -25,6 +25,8 @@ class Asked:
     first: tuple[Message, ...] = ()
     tools: tuple[tuple[str, str, dict[str, object]], ...] = ()
     """Names, descriptions, schemas."""
+    most_calls: int | None = None
+    ignored: tuple[str, ...] = ()
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Asked)
@@ -32,7 +34,14 @@ _DECODER: Final = msgspec.msgpack.Decoder(Asked)
 
 def encode(request: Request, after: int | None) -> bytes:
     """Return a request as a journal keeps it."""
-    asked = Asked(after, request.turns, request.max_tokens, request.stops)
+    asked = Asked(
+        after,
+        request.turns,
+        request.max_tokens,
+        request.stops,
+        most_calls=request.most_calls,
+        ignored=request.ignored,
+    )
     if after is None:
         tools = tuple((t.name, t.description, t.arguments.schema) for t in request.tools)
         asked = replace(asked, first=request.first, tools=tools)
@@ -45,7 +54,15 @@ def decode(data: bytes, earlier: Sequence[Request]) -> Request:
     """Return the request, which goes on from one of the earlier ones. Raises ValueError."""
     asked = _DECODER.decode(data)
     tools = tuple(tool(*each) for each in asked.tools)
-    request = Request(asked.first, asked.turns, tools, asked.max_tokens, asked.stops)
+    request = Request(
+        asked.first,
+        asked.turns,
+        tools,
+        asked.max_tokens,
+        asked.stops,
+        asked.most_calls,
+        asked.ignored,
+    )
     if asked.after is None:
         return request
     if not 0 <= asked.after < len(earlier):

@@ -41,7 +41,6 @@ from swe_rollout.gateway.nodes import (
     Node,
     OfHarness,
     has_failed,
-    journaled,
     newly_left_out,
     why_apart,
     within,
@@ -128,8 +127,6 @@ class Conversations:
         """
         self._check()
         self._refuse_long(request)
-        if self._journal is not None and request.most_calls is not None:
-            request = journaled(request)
         digests = digests or self.chains.of(request, size_of(request))
         node = next((n for n in self._nodes.get(digests[-1], ()) if n.answers(request)), None)
         # Nothing is awaited before the node is known, so that equal requests find it.

@@ -12,7 +12,7 @@ from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.tools.base import ToolContext, ToolSpec
 from swe_rollout.errors import InternalError
 from swe_rollout.gateway.matching import results_of, tells
-from swe_rollout.gateway.values import Answer, BadRequestError, Request
+from swe_rollout.gateway.values import Answer, Request
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.limits import CutTurns
 from swe_rollout.types.turn import Observation, ToolCall
@@ -117,13 +117,3 @@ def newly_left_out(request: Request, known: set[str]) -> list[str]:
     del new[max(0, _MOST_LEFT_OUT - len(known)) :]
     known.update(new)
     return new
-
-
-def journaled(request: Request) -> Request:
-    """Return a request as a journal can repeat it, which has no number of calls."""
-    if request.most_calls == 0:
-        raise BadRequestError(
-            "an episode that is journaled knows no tool_choice of none: send no tools",
-            code="unsupported_value",
-        )
-    return replace(request, most_calls=None, ignored=(*request.ignored, "one call at a time"))

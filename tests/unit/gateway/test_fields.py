@@ -17,7 +17,6 @@ from swe_rollout.gateway.dialects import (
 )
 from swe_rollout.gateway.dialects.base import Dialect
 from swe_rollout.gateway.dialects.fields import rules
-from swe_rollout.gateway.nodes import journaled
 from swe_rollout.gateway.values import BadRequestError, Finish, Request
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
@@ -215,13 +214,6 @@ async def test_who_wants_no_calls_after_all_gets_another_answer() -> None:
     played = conversations(player(bash("ls"), "Done."))
     first, second = await played.answer(ASKED), await played.answer(replace(ASKED, most_calls=0))
     assert (len(first.calls), second.text) == (1, "Done.")
-
-
-def test_a_journal_repeats_no_number_of_calls() -> None:
-    with pytest.raises(BadRequestError, match="journal"):
-        journaled(replace(ASKED, most_calls=0))
-    found = journaled(replace(ASKED, most_calls=1))
-    assert (found.most_calls, found.ignored) == (None, ("one call at a time",))
 
 
 def test_google_has_the_names_of_its_protocol_buffers_too() -> None:

@@ -74,12 +74,12 @@ async def _all(life: Life) -> tuple[list[Request], list[Answer]]:
     two = await life.played.answer(second)
     third = going_on(second, told(two, "x = 1", message="Hurry."))
     fork = going_on(ASKED, told(one, "b.py"))
-    other = Request(ASKED.first[1:], tools=ASKED.tools, max_tokens=99, stops=("never",))
+    other = Request(ASKED.first[1:], ASKED.turns, ASKED.tools, 99, ("never",), 0, ("a field",))
     rest = [third, fork, other]
     return [ASKED, second, *rest], [one, two, *[await life.played.answer(r) for r in rest]]
 
 
-SCRIPT = (bash("ls"), bash("cat a"), "Three.", "Fork.", "Other.")
+SCRIPT = (bash("ls"), bash("cat a"), "Three.", "Fork.", bash("rm a"))
 
 
 @pytest.mark.parametrize("durable", range(6))
@@ -95,6 +95,7 @@ async def test_the_next_worker_goes_on_wherever_the_one_before_died(durable: int
     asked = max(durable - 1, 0)
     assert [await again.played.answer(each) for each in requests[asked:]] == answers[asked:]
     assert again.played.branches() == whole.played.branches()
+    assert again.played.state.differences == whole.played.state.differences
     assert len(again.store.chunks) == len(engine.requests) == len(answers) - durable
     again.tape.require_end()
 
