@@ -233,6 +233,7 @@ class JobContext:
             wants_network=attempt.instance.wants_network is True,
             attempt=attempt.number,
             deadline_s=self.agent.limits.episode_seconds + SANDBOX_MARGIN_S,
+            grading_s=sum(each.deadline_s for each in self._grader_requests(attempt)),
         )
 
     def _grader_requests(self, attempt: Attempt) -> tuple[SandboxRequest, ...]:

@@ -154,8 +154,12 @@ class Pod(Decoded, frozen=True):
 
     @property
     def container(self) -> ContainerStatus | None:
-        """The status of the first container: sandboxes have only one."""
+        """The status of the first container, for pods that have only one."""
         return self.status.container_statuses[0] if self.status.container_statuses else None
+
+    def container_of(self, name: str) -> ContainerStatus | None:
+        """Return the status of the container of that name, once the kubelet has reported it."""
+        return next((each for each in self.status.container_statuses if each.name == name), None)
 
 
 class DaemonSetStatus(Decoded, frozen=True):

@@ -71,6 +71,9 @@ class SandboxRequest:
     """Numbers the sandboxes that one attempt uses for a role, one after another."""
     snapshots: bool = False
     """Whether `Snapshots` will be used: if so, the file system is recorded at the start."""
+    grading_s: float = 0.0
+    """How long the grader's first sandbox may live, if one will follow. A provider may have it
+    beside this one, out of its reach, and end it if it isn't requested soon after."""
 
 
 @runtime_checkable

@@ -188,9 +188,9 @@ class TemplateContainer(Model):
     """The sandbox's container."""
 
     name: Literal["sandbox"]
-    """`sandbox`: it is the only one."""
+    """`sandbox`: the only one that a job describes."""
     resources: TemplateResources = TemplateResources()
-    """Its resources."""
+    """Its resources; its limits hold for its grader's container, too."""
 
 
 class TemplateSpec(Model):

@@ -58,7 +58,9 @@ class Scene:
         self.made += 1
         return job(f"job-{self.made}-{secrets.token_hex(2)}", self.namespace, **spec)
 
-    def sandbox(self, *, uid: str = "", template: Json | None = None) -> Json:
+    def sandbox(
+        self, *, uid: str = "", template: Json | None = None, grading_s: float = 0.0
+    ) -> Json:
         """Build the pod that a worker makes for an episode."""
         self.made += 1
         request = SandboxRequest(
@@ -66,6 +68,7 @@ class Scene:
             Role.AGENT,
             BUSYBOX,
             "/tmp",  # noqa: S108
+            grading_s=grading_s,
         )
         found = None if template is None else PodTemplate.model_validate(template)
         manifest = pod_manifest(request, SMALL, owner(uid or self.uid, self.names))
@@ -272,6 +275,23 @@ def test_a_worker_of_ones_own_can_not_make_another_pod(scene: Scene, changes: Js
 
 
 @pytest.mark.threat(point=25)
+@pytest.mark.parametrize(
+    "changes",
+    [each for each in PODS.values() if any("containers/0" in at for at in each)],
+)
+def test_a_graders_container_is_held_to_the_same(scene: Scene, changes: Json) -> None:
+    beside = {at.replace("containers/0", "containers/1"): what for at, what in changes.items()}
+    pod = changed(scene.sandbox(grading_s=60.0), beside)
+    assert "denied request" in scene.worker.refused_creation(pod)
+
+
+@pytest.mark.threat(point=25)
+def test_a_graders_container_has_the_agents_image(scene: Scene) -> None:
+    pod = changed(scene.sandbox(grading_s=60.0), {"/spec/containers/1/image": "evil:1"})
+    assert "denied request" in scene.worker.refused_creation(pod)
+
+
+@pytest.mark.threat(point=25)
 def test_a_worker_makes_no_pod_with_a_name_of_another_job(scene: Scene) -> None:
     pod = scene.sandbox()
     pod["metadata"]["name"] = pod["metadata"]["name"][:-8] + "ffffffff"
@@ -281,6 +301,7 @@ def test_a_worker_makes_no_pod_with_a_name_of_another_job(scene: Scene) -> None:
 @pytest.mark.threat(point=25)
 def test_our_worker_makes_sandboxes_and_waiting_pods(scene: Scene) -> None:
     scene.worker.create(scene.sandbox(), dry=True)
+    scene.worker.create(scene.sandbox(grading_s=60.0), dry=True)
     waiting = warm_manifest(
         BUSYBOX, job="job", lifetime_s=60, sandbox=SMALL, owner=owner(scene.uid, scene.names)
     )

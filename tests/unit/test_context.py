@@ -13,8 +13,9 @@ import pytest
 from swe_rollout.engine.base import CacheGate
 from swe_rollout.episode import run_episode
 from swe_rollout.events import Event, Phase, PhaseBegan
+from swe_rollout.grading.grader import Grader
 from swe_rollout.journal.fork_point import ForkPoint
-from swe_rollout.sandbox.base import SandboxProvider, SandboxRequest
+from swe_rollout.sandbox.base import Role, SandboxProvider, SandboxRequest
 from swe_rollout.spec.limits import Resume, RetrySpec
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import FolderTask
@@ -99,3 +100,18 @@ async def test_no_sandbox_starts_or_is_prepared_before_the_engine_has_room(tmp_p
     assert [each.attempt for each in announced.requests] == [ATTEMPT.number]
     context.prewarm([ATTEMPT], others)
     assert [each.attempt for each in announced.requests] == [ATTEMPT.number, 2, 3]
+
+
+def test_an_agents_sandbox_leaves_its_grader_the_time_that_tests_may_take(tmp_path: Path) -> None:
+    announced = Announced()
+    life = replace(
+        Life(tmp_path, Engine({0: [SUBMIT]})).context(),
+        sandboxes=cast("SandboxProvider", announced),
+    )
+    graded = replace(life, grader=Grader(life.sandboxes, timeout_s=100.0))
+    graded.prewarm([ATTEMPT], [])
+    agent, grader = announced.requests
+    assert (agent.role, grader.role) == (Role.AGENT, Role.GRADER)
+    assert agent.grading_s == grader.deadline_s > 100.0
+    replace(life, grader=None).prewarm([ATTEMPT], [])
+    assert [each.grading_s for each in announced.requests] == [0.0]

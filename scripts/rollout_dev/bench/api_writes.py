@@ -61,10 +61,12 @@ def writes(log: Path, *, since: int) -> Iterator[ApiWrite]:
 
 
 NAME = "api_writes"
-LIMIT = 3.0
+WRITES_LIMIT = 2.5
 """The most writes per episode that are allowed."""
-FLOOR = 2.0
-"""Two pods are created for an episode: one to work in and one for grading."""
+PODS_LIMIT = 2.2
+FLOOR = 1.5
+"""The pods of an episode: one in which the agent works and tests run, and a second one for the
+blind run of each patch that resolves its task, which is every other one here."""
 SYSTEM = "swe-rollout-system"
 _PATIENCE_S = 420.0
 _SETTLE_S = 5.0
@@ -138,10 +140,13 @@ def _report(found: Sequence[ApiWrite], namespace: str, size: JobSize, *, masked:
     ours = len(by_worker) + len(by_operator)
     platform = len([w for w in stored if w.user.startswith("system:")]) - ours
     per_episode = ours / size.episodes
+    pods = sum(each.verb == "create" and each.resource == "pods" for each in by_worker)
+    pods_per_episode = pods / size.episodes
     rows = [
         Row(
             "swe-rollout",
             {
+                "pods_per_episode": round(pods_per_episode, 3),
                 "writes_per_episode": round(per_episode, 3),
                 "writes": ours,
                 "episodes": size.episodes,
@@ -155,10 +160,12 @@ def _report(found: Sequence[ApiWrite], namespace: str, size: JobSize, *, masked:
     return Report(
         NAME,
         tuple(rows),
-        ok=per_episode <= LIMIT and masked == 0,
+        ok=per_episode <= WRITES_LIMIT and pods_per_episode <= PODS_LIMIT and masked == 0,
         ratios={"ours_to_floor": round(per_episode / FLOOR, 3)},
         notes=(
-            f"at most {LIMIT:g} writes per episode; the floor is {FLOOR:g} pod creations",
+            f"goals, at half resolved: at most {PODS_LIMIT:g} pods and {WRITES_LIMIT:g} writes",
+            f"the floor: {FLOOR:g} pod creations",
+            "pods include those of gold and base, which each worker runs once for each task",
             "the platform's row: writes of kubelet, scheduler and controllers in response",
         ),
     )

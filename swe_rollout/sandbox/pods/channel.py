@@ -51,8 +51,11 @@ _NOT_OPENED = "can't run a command in pod {}"
 class PodStreamOpener:
     """A `StreamOpener` to this very pod, not to a later one of the same name."""
 
-    def __init__(self, pod: Pod, *, client: ClusterClient, watch: PodWatch) -> None:
+    def __init__(
+        self, pod: Pod, *, client: ClusterClient, watch: PodWatch, container: str = CONTAINER
+    ) -> None:
         self._pod = pod
+        self._container = container
         self._client = client
         self._watch = watch
         self._stream: ExecStream | None = None
@@ -103,7 +106,7 @@ class PodStreamOpener:
     async def _open_stream(self, command: Sequence[str]) -> ExecStream:
         """Open a stream, unless the pod's loss is known first: exec in an ending pod may hang."""
         metadata = self._pod.metadata
-        target = ExecTarget(metadata.namespace, metadata.name, CONTAINER)
+        target = ExecTarget(metadata.namespace, metadata.name, self._container)
         opening = asyncio.create_task(open_exec(self._client, target, command))
         async with AsyncExitStack() as stack:
             stack.push_async_callback(_abandon, opening)
@@ -144,9 +147,9 @@ class PodStreamOpener:
         with self._watch.follow(self._pod.metadata.uid) as follower:
             while True:
                 name = self._pod.metadata.name
-                error = (
-                    deleted_error(name) if follower.gone else loss_error(follower.pod or self._pod)
-                )
+                if follower.gone:
+                    return deleted_error(name)
+                error = loss_error(follower.pod or self._pod, self._container)
                 if error is not None:
                     return error
                 try:

@@ -24,6 +24,7 @@ from swe_rollout.errors import (
     SandboxError,
     SweRolloutError,
 )
+from swe_rollout.sandbox.pods.pod_spec import CONTAINER
 
 
 class ImageUnavailableError(SandboxError):
@@ -105,9 +106,9 @@ _CONFIG_REASONS = frozenset(
 )
 
 
-def is_ready(pod: Pod) -> bool:
-    """Whether commands can be run in the pod."""
-    container = pod.container
+def is_ready(pod: Pod, name: str = CONTAINER) -> bool:
+    """Whether commands can be run in the pod's container of that name."""
+    container = pod.container_of(name)
     return container is not None and container.ready and container.state.running is not None
 
 
@@ -115,7 +116,8 @@ def start_problem(pod: Pod) -> StartProblem | None:
     """Diagnose why a pod does not become ready; None while nothing is wrong."""
     if (error := loss_error(pod)) is not None:
         return StartProblem(_before_start(error))
-    if (container := pod.container) is not None and container.state.waiting is not None:
+    container = pod.container_of(CONTAINER)
+    if container is not None and container.state.waiting is not None:
         return _waiting_problem(pod, container.state.waiting)
     scheduled = pod.status.condition("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
@@ -125,7 +127,7 @@ def start_problem(pod: Pod) -> StartProblem | None:
 
 def slow_start_error(pod: Pod, start_s: float) -> SandboxError:
     """Build the error for a start that exceeded the job's limit, with what the pod waits for."""
-    container = pod.container
+    container = pod.container_of(CONTAINER)
     waiting = container.state.waiting if container is not None else None
     unmet = [f"{c.type}: {c.reason}" for c in pod.status.conditions if c.status == "False"]
     parts = [pod.status.phase, waiting.reason if waiting is not None else "", *unmet]
@@ -239,10 +241,10 @@ def _unscheduled_problem(pod: Pod, scheduled: KubernetesCondition) -> StartProbl
     )
 
 
-def loss_error(pod: Pod) -> SandboxError | None:
-    """Diagnose how the pod ended or is ending; None while it is alive."""
+def loss_error(pod: Pod, used: str = CONTAINER) -> SandboxError | None:
+    """Diagnose how the pod, or the `used` container, ended or is ending; None while it is alive."""
     name = pod.metadata.name
-    container = pod.container
+    container = pod.container_of(used)
     terminated = container.state.terminated if container is not None else None
     if terminated is not None and terminated.reason == "OOMKilled":
         return OutOfMemoryError(

@@ -23,6 +23,8 @@ from swe_rollout.spec.pod_template import PodTemplate
 from swe_rollout.spec.sandbox import PodSandbox, Resources
 
 CONTAINER: Final = "sandbox"
+GRADER_CONTAINER: Final = "sandbox-grader"
+"""Idles beside an agent's container; the grader uses it once the agent's has ended."""
 PREFIX: Final = "swe-rollout.dev"
 RUN_LABEL: Final = f"{PREFIX}/run"
 ROLE_LABEL: Final = f"{PREFIX}/role"
@@ -41,6 +43,8 @@ ROOT_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID",
 _LOST_NODE_S: Final = 30
 """How long a pod stays on a node that does not respond."""
 _NAME_LENGTH: Final = 63
+_IDLE: Final = {"cpu": "1m", "memory": "4Mi", "ephemeral-storage": "1Mi"}
+"""What a container that idles needs. The agent's, once ended, leaves its share to the grader's."""
 _MERGED: Final = ("containers", "tolerations")
 """Fields to which the template's entries are added; the defaults stay."""
 
@@ -80,7 +84,7 @@ def pod_manifest(request: SandboxRequest, sandbox: PodSandbox, owner: RunIdentit
         "enableServiceLinks": False,
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 1,
-        "activeDeadlineSeconds": math.ceil(request.deadline_s),
+        "activeDeadlineSeconds": math.ceil(lifetime_s(request)),
         "dnsPolicy": "ClusterFirst" if networked else "None",
         "tolerations": [_patience(taint) for taint in ("not-ready", "unreachable")],
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
@@ -94,7 +98,14 @@ def pod_manifest(request: SandboxRequest, sandbox: PodSandbox, owner: RunIdentit
         spec["runtimeClassName"] = sandbox.runtime_class
     if sandbox.bundles and request.role is Role.AGENT:
         spec |= _with_bundles(spec["containers"][0], sandbox)
+    if request.grading_s:
+        spec["containers"].append(_grader_container(_container(request.image, sandbox)))
     return {"metadata": metadata, "spec": spec}
+
+
+def lifetime_s(request: SandboxRequest) -> float:
+    """Return how long the pod of a request may live, with its grader's container."""
+    return request.deadline_s + request.grading_s
 
 
 def with_template(manifest: Json, template: PodTemplate | None) -> Json:
@@ -109,13 +120,14 @@ def with_template(manifest: Json, template: PodTemplate | None) -> Json:
         each.model_dump(mode="json", by_alias=True, exclude_none=True)
         for each in template.spec.tolerations
     ]
-    (only,) = own["containers"]
+    first, *graders = own["containers"]
     for each in template.spec.containers:
         resources = {
-            "requests": {**only["resources"]["requests"], **each.resources.requests},
-            "limits": {**only["resources"]["limits"], **each.resources.limits},
+            "requests": {**first["resources"]["requests"], **each.resources.requests},
+            "limits": {**first["resources"]["limits"], **each.resources.limits},
         }
-        only = {**only, "resources": resources}
+        first = {**first, "resources": resources}
+        graders = [_grader_container({**grader, "resources": resources}) for grader in graders]
     return {
         "metadata": {
             **metadata,
@@ -126,7 +138,7 @@ def with_template(manifest: Json, template: PodTemplate | None) -> Json:
         "spec": {
             **own,
             **wanted,
-            "containers": [only],
+            "containers": [first, *graders],
             "tolerations": [*own["tolerations"], *tolerations],
         },
     }
@@ -221,6 +233,13 @@ def _container(image: str, sandbox: PodSandbox) -> Json:
         "resources": reserved(sandbox.resources),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": capabilities},
     }
+
+
+def _grader_container(like: Json) -> Json:
+    """Build the grader's container beside an agent's, which has ended before it is used."""
+    resources = {"requests": _IDLE, "limits": like["resources"]["limits"]}
+    command = idle_command(beside=True)
+    return {**like, "name": GRADER_CONTAINER, "command": command, "resources": resources}
 
 
 def _with_bundles(container: Json, sandbox: PodSandbox) -> Json:

@@ -12,6 +12,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import structlog
@@ -27,9 +28,10 @@ from swe_rollout.errors import (
     SandboxError,
     UnreachableError,
 )
-from swe_rollout.sandbox.base import SandboxMark, SandboxRequest
+from swe_rollout.sandbox.base import Role, SandboxMark, SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, isolation, pod_spec
 from swe_rollout.sandbox.pods.attach import PodAttachment
+from swe_rollout.sandbox.pods.grader_container import take_over
 from swe_rollout.sandbox.pods.launch import PodLaunch, start_pod
 from swe_rollout.sandbox.pods.reaper import PodReaper
 from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod
@@ -92,11 +94,16 @@ class PodProvider:
         async with AsyncExitStack() as cleanup:
             self._reserve_name(runtime, request, cleanup)
             try:
-                pod = await self._claim_or_launch(runtime, request)
+                pod = await self._take_over(runtime, request)
+                if pod is None:
+                    pod = await self._claim_or_launch(runtime, request)
             except ApiError as error:
                 if error.lacks_right:
                     raise diagnose.setup_error(error) from error
                 raise
+            if request.grading_s:
+                cleanup.push_async_callback(pod.close)
+                await pod.prepare_grading()
             cleanup.pop_all()
         if request.snapshots:
             pod.track()
@@ -123,7 +130,14 @@ class PodProvider:
     def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
         """Start waiting pods for the first of these requests, if the spec has warm pods."""
         if self._spec.warm.cap:
-            self._expected = tuple(requests)
+            # The grader of an expected agent follows in the agent's pod.
+            known = tuple(requests)
+            agents = {(each.episode, each.attempt) for each in known if each.grading_s}
+            self._expected = tuple(
+                each
+                for each in known
+                if each.role is Role.AGENT or (each.episode, each.attempt) not in agents
+            )
         if self._pool is not None:
             self._pool.prewarm(self._expected)
 
@@ -211,6 +225,21 @@ class PodProvider:
             cleanup.pop_all()
         log.info("pod_provider_opened", job=self._job, namespace=namespace, run=self._owner.run)
         return PodRuntime(client, watch, reaper, namespace, names, self._keys)
+
+    async def _take_over(self, runtime: PodRuntime, request: SandboxRequest) -> RunningPod | None:
+        """Return the sandbox that waits for a grader in its agent's pod, if it can be used."""
+        if request.role is not Role.GRADER or request.part:
+            return None
+        agent = replace(request, role=Role.AGENT)
+        vacated = runtime.reaper.take(pod_spec.pod_name(agent, self._owner))
+        if vacated is None:
+            return None
+        name = pod_spec.pod_name(request, self._owner)
+        try:
+            return await take_over(vacated, runtime, request, request_name=name)
+        except (SandboxError, ClusterError, UnreachableError, TimeoutError) as error:
+            log.info("pod_not_taken_over", pod=vacated.pod.metadata.name, why=str(error))
+            return None
 
     async def _claim_or_launch(self, runtime: PodRuntime, request: SandboxRequest) -> RunningPod:
         """Claim a waiting pod, or launch a new one and let waiting pods make room for it."""

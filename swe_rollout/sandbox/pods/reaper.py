@@ -30,14 +30,26 @@ BATCH_AFTER_S = 30.0
 IDLE_S = 3.0
 """How long it waits if no other running sandbox could end and join it."""
 END_S = 10.0
-"""How long a closed pod may take to end by itself."""
+"""How long a closed pod may take to end by itself, and a vacated one waits for its grader."""
 _ENDED = "Succeeded"
+
+
+@dataclass(frozen=True, slots=True)
+class VacatedPod:
+    """A pod in which an agent has ended, and whose other container waits for the grader."""
+
+    pod: Pod
+    request_name: str
+    """The name of the agent's request."""
+    shared_files: bytes
+    """The files that its containers share, as they were before the agent began."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ClosedPod:
     pod: Pod
     since_s: float
+    vacated: VacatedPod | None
 
     @property
     def age_s(self) -> float:
@@ -68,9 +80,17 @@ class PodReaper:
             self._keep_reaping(), name="pod-reaper", context=shared_context()
         )
 
-    def add(self, pod: Pod) -> None:
-        """Schedule the deletion of a closed pod, which ends by itself."""
-        self._closed[pod.metadata.uid] = _ClosedPod(pod, time.monotonic())
+    def add(self, pod: Pod, *, vacated: VacatedPod | None = None) -> None:
+        """Schedule the deletion of a closed pod, which ends by itself unless it is `vacated`."""
+        self._closed[pod.metadata.uid] = _ClosedPod(pod, time.monotonic(), vacated)
+
+    def take(self, request_name: str) -> VacatedPod | None:
+        """Return the vacated pod of an agent's request, and don't delete it, if there is one."""
+        for uid, closed in self._closed.items():
+            if closed.vacated is not None and closed.vacated.request_name == request_name:
+                del self._closed[uid]
+                return closed.vacated
+        return None
 
     def is_closed(self, pod: Pod) -> bool:
         """Whether the pod with this uid was closed."""

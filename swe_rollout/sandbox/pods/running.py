@@ -9,19 +9,23 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from typing import Final
 
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import SandboxError
-from swe_rollout.sandbox.base import SandboxMark
+from swe_rollout.sandbox.base import Sandbox, SandboxMark
 from swe_rollout.sandbox.pods.channel import PodStreamOpener
-from swe_rollout.sandbox.pods.reaper import PodReaper
+from swe_rollout.sandbox.pods.pod_spec import CONTAINER, GRADER_CONTAINER
+from swe_rollout.sandbox.pods.reaper import PodReaper, VacatedPod
 from swe_rollout.sandbox.session.keys import SessionKeys, SessionLife
 from swe_rollout.sandbox.session.session import Session
 
 KEEPALIVE_S = 30.0
 """The pause between two pings on a stream; kubelets and load balancers end idle streams."""
+_SHARED_FILES: Final = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
+"""One file for all containers of a pod, each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class PodRuntime:
     keys: SessionKeys | None = None
     """Keys by which another process of the job can attach to the pods; None if none can."""
     attached: set[str] = field(default_factory=set)
-    """Uids of the pods that another process created and this one attached to."""
+    """Uids of pods that were used before: by another process, or by an agent before its grader."""
     running: set[RunningPod] = field(default_factory=set)
     """Every pod with a session, including those that wait for a request."""
 
@@ -63,6 +67,8 @@ class RunningPod:
         self._runtime = runtime
         self._request_name = request_name
         self._closed = False
+        self._shared_files: bytes | None = None
+        """Known where a grader's container waits beside this one."""
         self.is_warm = False
         """Whether the pod was up before it was requested."""
         runtime.running.add(self)
@@ -95,7 +101,7 @@ class RunningPod:
         try:
             await self._session.close()
         finally:
-            self._runtime.reaper.add(self.pod)
+            self._runtime.reaper.add(self.pod, vacated=self._vacated())
             self._runtime.running.discard(self)
             self._runtime.names.discard(self._request_name)
 
@@ -110,6 +116,21 @@ class RunningPod:
         """Check that the workdir exists; SandboxError when the image does not have it."""
         await self._session.check_workdir(f"it was not found in pod {self.name}")
 
+    async def prepare_grading(self) -> None:
+        """Remember, before the agent begins, what it shares with its grader's container, if any."""
+        if self.pod.container_of(GRADER_CONTAINER) is not None:
+            self._shared_files = await shared_files(self)
+
+    def _vacated(self) -> VacatedPod | None:
+        if self._shared_files is None:
+            return None
+        return VacatedPod(self.pod, self._request_name, self._shared_files)
+
+
+async def shared_files(sandbox: Sandbox) -> bytes:
+    """Read the files that all containers of a pod share and may change."""
+    return (await sandbox.exec(["cat", *_SHARED_FILES], cwd="/")).stdout
+
 
 async def open_session(
     pod: Pod,
@@ -118,6 +139,7 @@ async def open_session(
     workdir: str,
     life: SessionLife | None = None,
     timeout_s: float = 30.0,
+    container: str = CONTAINER,
 ) -> Session:
     """Open a session in the pod; commands start in `workdir`.
 
@@ -126,9 +148,10 @@ async def open_session(
     """
     is_first = life is None
     if life is None:
-        keys = runtime.keys
+        # A second container has another key: no frame of the first one fits there.
+        keys = runtime.keys if container == CONTAINER else None
         life = SessionLife(None if keys is None else keys.of(pod.metadata.uid))
-    opener = PodStreamOpener(pod, client=runtime.client, watch=runtime.watch)
+    opener = PodStreamOpener(pod, client=runtime.client, watch=runtime.watch, container=container)
     async with AsyncExitStack() as cleanup:
         cleanup.push_async_callback(opener.close)
         channel = await opener.open(first=is_first)

@@ -24,7 +24,7 @@ from swe_rollout.errors import ClusterError, PrerequisiteError, SandboxError, Un
 from swe_rollout.sandbox.base import SandboxRequest
 from swe_rollout.sandbox.pods import diagnose, warm_spec
 from swe_rollout.sandbox.pods.launch import PodLaunch, start_pod
-from swe_rollout.sandbox.pods.pod_spec import RunIdentity, pod_name, with_template
+from swe_rollout.sandbox.pods.pod_spec import RunIdentity, lifetime_s, pod_name, with_template
 from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod
 from swe_rollout.spec.sandbox import PodSandbox
 from swe_rollout.text.logs import shared_context
@@ -53,7 +53,7 @@ class _WarmPod:
 
     def outlives(self, request: SandboxRequest) -> bool:
         """Whether the pod lives as long as the request requires."""
-        return time.monotonic() - self.created_s + request.deadline_s <= self.lifetime_s
+        return time.monotonic() - self.created_s + lifetime_s(request) <= self.lifetime_s
 
 
 @dataclass(eq=False, slots=True)
@@ -62,6 +62,7 @@ class _WarmStart:
 
     image: str
     lifetime_s: float
+    grading_s: float
     task: asyncio.Task[_WarmPod | None] = field(init=False)
 
 
@@ -141,7 +142,7 @@ class WarmPool:
                 if self._is_alive(found):
                     return found
                 self._retire(found)
-        required_s = request.deadline_s + self._spec.start_seconds
+        required_s = lifetime_s(request) + self._spec.start_seconds
         for start in self._starts:
             if start.image == request.image and start.lifetime_s >= required_s:
                 return await self._started(start)
@@ -226,7 +227,9 @@ class WarmPool:
 
     def _start(self, image: str) -> None:
         waiting_s = self._spec.start_seconds + self._spec.warm.expiry_seconds
-        start = _WarmStart(image, waiting_s + self._demand.longest_deadline_s)
+        start = _WarmStart(
+            image, waiting_s + self._demand.longest_deadline_s, self._demand.longest_grading_s
+        )
         start.task = asyncio.create_task(self._bring_up(start), name=f"warm-{image}")
         start.task.add_done_callback(lambda _: self._collect(start))
         self._starts.append(start)
@@ -257,6 +260,7 @@ class WarmPool:
             start.image,
             job=self._job,
             lifetime_s=start.lifetime_s,
+            grading_s=start.grading_s,
             sandbox=self._spec,
             owner=self._owner,
         )

@@ -56,9 +56,14 @@ class WarmDemand:
         return Counter(request.image for request in self._expected)
 
     @property
+    def longest_grading_s(self) -> float:
+        """Return the longest time that an expected request leaves its grader."""
+        return max((request.grading_s for request in self._expected), default=0.0)
+
+    @property
     def longest_deadline_s(self) -> float:
         """Return the longest deadline among the expected requests; there must be at least one."""
-        return max(request.deadline_s for request in self._expected)
+        return max(pod_spec.lifetime_s(request) for request in self._expected)
 
     def missing(self, existing: Mapping[str, int], limits: WarmPods) -> Iterator[str]:
         """Yield the image of each pod to start, beyond the `existing` ones, within the limits."""
@@ -77,14 +82,25 @@ class WarmDemand:
 
 
 def warm_manifest(
-    image: str, *, job: str, lifetime_s: float, sandbox: PodSandbox, owner: pod_spec.RunIdentity
+    image: str,
+    *,
+    job: str,
+    lifetime_s: float,
+    grading_s: float = 0.0,
+    sandbox: PodSandbox,
+    owner: pod_spec.RunIdentity,
 ) -> Json:
     """Build a pod that waits for an episode of `job`, before the job's template is merged.
 
-    It ends by itself `lifetime_s` after its start.
+    It ends by itself `lifetime_s` after its start, of which `grading_s` are for its grader.
     """
     placeholder = SandboxRequest(
-        EpisodeId(job, "", 0), Role.AGENT, image, "/", deadline_s=lifetime_s
+        EpisodeId(job, "", 0),
+        Role.AGENT,
+        image,
+        "/",
+        deadline_s=lifetime_s - grading_s,
+        grading_s=grading_s,
     )
     manifest = pod_spec.pod_manifest(placeholder, sandbox, owner)
     metadata = manifest["metadata"]
@@ -102,11 +118,11 @@ def warm_manifest(
 def claim_patch(pod: Pod, request: SandboxRequest, *, age_s: float) -> tuple[Json, ...]:
     """Build the patch that assigns the waiting pod to the request, unless it is claimed already.
 
-    `age_s` is how long ago the pod was created: its lifetime is set to end `deadline_s` from now.
+    `age_s` is how long ago the pod was created: its lifetime is counted from now.
     """
     warm, path = pod_spec.label_path(WARM_LABEL), pod_spec.label_path
     address = path(pod_spec.EPISODE_ANNOTATION, kind="annotations")
-    deadline = math.ceil(age_s + request.deadline_s)
+    deadline = math.ceil(age_s + pod_spec.lifetime_s(request))
     labels = pod_spec.episode_labels(request)
     return (
         {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},

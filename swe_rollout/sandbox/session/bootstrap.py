@@ -27,12 +27,16 @@ _BECOMES_SUPERVISOR_MS: Final = 20_000
 _FOLDERS: Final = "/run /var/tmp /tmp /dev/shm"
 
 
-def idle_command() -> list[str]:
-    """Return the idle command of a pod's process 1, which later becomes the supervisor."""
+def idle_command(*, beside: bool = False) -> list[str]:
+    """Return the idle command of a container's process 1, which later becomes the supervisor.
+
+    One `beside` another container ends by itself when the pod has had no supervisor for a while.
+    """
     # Commands may signal it before it is the supervisor: warm pods wait long. Every `sleep` accepts
     # this number, but not `infinity`, and ignores the signals that the shell ignores.
+    pause_s = round(ORPHAN_S / 2) if beside else 2147483647
     orphan_ms = round(ORPHAN_S * 1000)
-    script = read_script("idle", folders=_FOLDERS, orphan=orphan_ms, socket=_SOCKET)
+    script = read_script("idle", folders=_FOLDERS, orphan=orphan_ms, socket=_SOCKET, pause=pause_s)
     return ["/bin/sh", "-c", script]
 
 

@@ -226,3 +226,16 @@ def test_events_complete_a_reason_without_repeating_it() -> None:
     assert diagnose.with_events(error, events).why == (
         "ErrImagePull: name unknown; NodeNotReady: the node is not ready"
     )
+
+
+def test_the_end_of_the_agents_container_is_no_loss_of_its_graders() -> None:
+    beside = {"name": "sandbox-grader", "state": {"running": {}}, "ready": True}
+    # As the kubelet sends them, by name: which is first says nothing.
+    over = pod(
+        phase="Running",
+        containerStatuses=[beside, *container(terminated={"exitCode": 0})],
+    )
+    assert diagnose.loss_error(over) is not None
+    assert diagnose.loss_error(over, "sandbox-grader") is None
+    assert diagnose.is_ready(over, "sandbox-grader")
+    assert not diagnose.is_ready(over)

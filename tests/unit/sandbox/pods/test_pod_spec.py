@@ -17,6 +17,7 @@ from swe_rollout.sandbox.pods.pod_spec import (
     label_value,
     pod_manifest,
     pod_name,
+    with_template,
 )
 from swe_rollout.spec.pod_template import PodTemplate
 from swe_rollout.spec.sandbox import PodSandbox, Resources
@@ -205,3 +206,33 @@ def test_a_template_can_not_take_the_label_of_a_network() -> None:
         PodTemplate.model_validate(
             {"metadata": {"labels": {"swe-rollout.dev/network": "requested"}}}
         )
+
+
+def test_a_graders_container_idles_beside_an_agents_and_reserves_next_to_nothing() -> None:
+    sandbox = PodSandbox(
+        resources=Resources(cpu="1", memory="2Gi"), bundles={"/opt/harness": "mine/codex:1"}
+    )
+    wanted = replace(request(), grading_s=600.0)
+    spec = pod_manifest(wanted, sandbox, OWNER)["spec"]
+    agent, grader = spec["containers"]
+    assert spec["activeDeadlineSeconds"] == 2401
+    assert grader["name"] == "sandbox-grader"
+    assert grader["image"] == agent["image"]
+    assert grader["securityContext"] == agent["securityContext"]
+    assert grader["resources"]["limits"] == agent["resources"]["limits"]
+    assert grader["resources"]["requests"]["memory"] == "4Mi"
+    assert agent["resources"]["requests"]["memory"] == "2Gi"
+    assert "volumeMounts" not in grader
+    assert "shareProcessNamespace" not in spec
+
+
+def test_a_template_sets_the_limits_of_both_containers() -> None:
+    amounts = {"limits": {"memory": "3Gi"}, "requests": {"memory": "3Gi"}}
+    template = PodTemplate.model_validate(
+        {"spec": {"containers": [{"name": "sandbox", "resources": amounts}]}}
+    )
+    made = pod_manifest(replace(request(), grading_s=600.0), PodSandbox(), OWNER)
+    agent, grader = with_template(made, template)["spec"]["containers"]
+    assert agent["resources"]["requests"]["memory"] == "3Gi"
+    assert grader["resources"]["limits"] == agent["resources"]["limits"]
+    assert grader["resources"]["requests"]["memory"] == "4Mi"

@@ -14,7 +14,7 @@ from kube_api import KubeApi, pod, refusal
 from swe_rollout.cluster.objects import Metadata, Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import reaper as pod_reaper
-from swe_rollout.sandbox.pods.reaper import PodReaper
+from swe_rollout.sandbox.pods.reaper import PodReaper, VacatedPod
 from unit.conftest import Connect
 from waits import until
 
@@ -152,3 +152,30 @@ async def test_a_run_without_pods_writes_nothing_at_its_end(reaper: Any) -> None
     server = server_of()
     await (await reaper(server)).aclose()
     assert batches(server) == []
+
+
+def vacated(name: str) -> VacatedPod:
+    metadata = Metadata(name=name, uid=name, namespace="rl")
+    return VacatedPod(Pod(metadata=metadata), f"request-{name}", b"")
+
+
+async def test_a_vacated_pod_is_its_graders_alone(reaper: Any) -> None:
+    server = server_of(**many("Running", 2))
+    ours = await reaper(server)
+    ours.add(vacated("running-0").pod, vacated=vacated("running-0"))
+    assert ours.take("request-running-1") is None
+    taken = ours.take("request-running-0")
+    assert taken == vacated("running-0")
+    assert ours.take("request-running-0") is None
+    assert not ours.is_closed(taken.pod)
+
+
+async def test_a_vacated_pod_whose_grader_does_not_come_is_deleted(
+    reaper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_reaper, "END_S", 0.05)
+    server = server_of(**many("Running", 1))
+    ours = await reaper(server)
+    ours.add(vacated("running-0").pod, vacated=vacated("running-0"))
+    await until(lambda: server.deleted == ["running-0"])
+    await until(lambda: ours.take("request-running-0") is None)

@@ -9,7 +9,12 @@ import pytest
 import yaml
 
 from swe_rollout.cli.install import manifests
-from swe_rollout.sandbox.pods.pod_spec import CONTAINER, JOB_UID_LABEL, ROOT_CAPABILITIES
+from swe_rollout.sandbox.pods.pod_spec import (
+    CONTAINER,
+    GRADER_CONTAINER,
+    JOB_UID_LABEL,
+    ROOT_CAPABILITIES,
+)
 from swe_rollout.spec.bounds import MAX_AMOUNTS
 from swe_rollout.spec.pod_template import ANNOTATIONS, KUEUE, TEMPLATE_PATH, template_fields
 from swe_rollout.spec.status import JOB_UID_LABEL as LABEL_OF_STATUS
@@ -68,7 +73,7 @@ def test_the_pod_policy_has_the_names_and_bounds_of_the_code() -> None:
     assert listed(ROOT_CAPABILITIES) in text
     assert listed(ANNOTATIONS) in text
     assert f"startsWith('{KUEUE}')" in text
-    assert f"name == '{CONTAINER}'" in text
+    assert f"in [['{CONTAINER}'], ['{CONTAINER}', '{GRADER_CONTAINER}']]" in text
     assert JOB_UID_LABEL == LABEL_OF_STATUS
     assert f"'{JOB_UID_LABEL}' in variables.labels" in text
     assert f"name == '{PROGRESS_ANNOTATION}'" in text_of("swe-rollout-sandbox-changes")
