@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
-from typing import Final, Protocol, Self
+from operator import attrgetter
+from typing import Any, Final, Protocol, Self
 
 from swe_rollout.agent.parsers.base import Mark, SampledText
 from swe_rollout.agent.token_offsets import TokenBytes, TokenOffsets, TokenRun
@@ -33,8 +34,18 @@ class _Encoded(Protocol):
     def ids(self) -> list[int]: ...
 
 
+class AddedToken(Protocol):
+    """The part of `tokenizers.AddedToken` that is used here."""
+
+    @property
+    def special(self) -> bool: ...
+
+
 class Backend(Protocol):
     """The part of `tokenizers.Tokenizer` that is used here."""
+
+    model: Any  # of the library, which has a type for each kind
+    """The vocabulary, which several tokenizers may share."""
 
     def encode(self, sequence: str, *, add_special_tokens: bool) -> _Encoded: ...
 
@@ -43,6 +54,14 @@ class Backend(Protocol):
     def id_to_token(self, id: int) -> str | None:  # noqa: A002 - the library's name
         """Return a token as the vocabulary writes it."""
         ...
+
+    def get_added_tokens_decoder(self) -> Mapping[int, AddedToken]:
+        """Return the added tokens by their ids."""
+        ...
+
+    def add_tokens(self, tokens: list[AddedToken], /) -> int: ...
+
+    def add_special_tokens(self, tokens: list[AddedToken], /) -> int: ...
 
     def to_str(self) -> str:
         """Return the whole definition as JSON."""
@@ -57,6 +76,7 @@ class Backend(Protocol):
 _FORGERIES = ("{}", "{}{}", "x{}y", " {} ", "\n{}\n", "<{}>")
 _MAX_CACHED_CHARACTERS = 2048
 _MAX_CACHED_SCAFFOLDS = 4096
+_NO_MODEL: Final = {"type": "BPE", "vocab": {}, "merges": []}
 _ORDINARY = -1
 """Stands for every id that is not a control token."""
 _CHECKED: Final[set[str]] = set()
@@ -87,7 +107,6 @@ class Encoding:
         # A tokenizer's file may enable truncation or padding.
         definition.update(truncation=None, padding=None)
         refuse_random(definition)
-        self._scaffold = backend.from_str(json.dumps(definition))
         self.controls: dict[int, str] = {
             added["id"]: added["content"] for added in definition["added_tokens"]
         }
@@ -96,17 +115,23 @@ class Encoding:
         )
         """The control tokens that structure the conversation, such as its ends of turns."""
         self.atomic = frozenset(self.controls.values())
-        self._body = self._backend_of(backend, without_controls(definition, self.atomic))
-        self._inner = self._backend_of(backend, unprefixed(definition))
+        self._scaffold = _sharing(backend, definition)
+        self._inner = _sharing(backend, unprefixed(definition))
+        bodies = without_controls(definition, self.atomic)
         self._bytes = TokenBytes(self.decode, backend.id_to_token)
         self._space_mark = bytes_of_space_mark(definition)
-        self._adds_space = self._ids(self._scaffold, "a") != self._ids(self._inner, "a")
+        self._adds_space = _ids(self._scaffold, "a") != _ids(self._inner, "a")
         self._scaffold_ids: dict[tuple[str, int | None], list[int]] = {}
         self.digest = hashlib.sha256(json.dumps(definition).encode()).hexdigest()
         if self.digest not in _CHECKED:
+            # A vocabulary caches the first words that it encodes and no later ones: not the odd
+            # ones of the checks.
+            self._body = _of_its_own(backend, bodies)
             self._refuse_forgeable()
             refuse_lossy(lambda text: self.decode(self._body_ids(text)), definition)
             _CHECKED.add(self.digest)
+        has_controls = bodies["model"] != definition["model"]
+        self._body = (_of_its_own if has_controls else _sharing)(backend, bodies)
 
     def encode(self, parts: Iterable[Scaffold | Body], *, after: int | None = None) -> list[int]:
         """Encode each part separately, adding nothing at either end.
@@ -124,29 +149,11 @@ class Encoding:
     def _body_ids(self, text: str) -> list[int]:
         """Encode a body; the vocabulary's space mark in it is encoded as bytes."""
         if not self._space_mark:
-            return self._ids(self._body, text)
+            return _ids(self._body, text)
         first, *others = (
-            [i for piece in part for i in self._ids(self._body, piece)]
-            for part in split_for_bytes(text)
+            [i for piece in part for i in _ids(self._body, piece)] for part in split_for_bytes(text)
         )
         return [*first, *(i for part in others for i in (*self._space_mark, *part))]
-
-    @staticmethod
-    def _backend_of(backend: Backend, definition: dict[str, object]) -> Backend:
-        try:
-            return backend.from_str(json.dumps(definition))
-        except ValueError as error:
-            raise PrerequisiteError(
-                "text from outside can't be kept apart from control tokens",
-                why=f"the vocabulary without them can't be used: {error}",
-                fix="use a model whose control tokens are added tokens",
-            ) from error
-
-    @staticmethod
-    def _ids(backend: Backend, text: str) -> list[int]:
-        # A dataset row may contain a lone surrogate, which tokenizers reject.
-        plain = text.encode(errors="replace").decode()
-        return backend.encode(plain, add_special_tokens=False).ids
 
     def _scaffold_ids_of(self, text: str, *, after: int | None) -> list[int]:
         """Encode scaffold; short pieces recur and are cached."""
@@ -165,20 +172,20 @@ class Encoding:
     def _scaffolded(self, text: str, after: int | None) -> list[int]:
         """Encode scaffold without adding a space before a piece that follows a body."""
         if after is None:
-            return self._ids(self._scaffold, text)
+            return _ids(self._scaffold, text)
         if after in self.controls:
             # How a control token changes what follows it depends on the tokenizer.
-            ids = self._ids(self._scaffold, self.controls[after] + text)
+            ids = _ids(self._scaffold, self.controls[after] + text)
             if ids[:1] == [after]:
                 return ids[1:]
         if not self._adds_space:
-            return self._ids(self._scaffold, text)
+            return _ids(self._scaffold, text)
         starts = (text.find(control) for control in self.atomic)
         first = min((start for start in starts if start >= 0), default=len(text))
         head, rest = text[:first], text[first:]
         return [
-            *(self._ids(self._inner, head) if head else []),
-            *(self._ids(self._scaffold, rest) if rest else []),
+            *(_ids(self._inner, head) if head else []),
+            *(_ids(self._scaffold, rest) if rest else []),
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -231,3 +238,39 @@ class Encoding:
                         why="this tokenizer reaches it without its added tokens too",
                         fix="use a model whose control tokens are added tokens",
                     )
+
+
+def _sharing(backend: Backend, definition: dict[str, object]) -> Backend:
+    """Return a tokenizer of this definition that shares the model with `backend`.
+
+    A model of 150,000 tokens takes 30 MB, and a copy that is used in turn with others is cold.
+    """
+    steps = definition | {"model": _NO_MODEL, "added_tokens": []}
+    made = backend.from_str(json.dumps(steps))
+    made.model = backend.model
+    if definition["added_tokens"]:
+        added = backend.get_added_tokens_decoder()
+        in_order = (added[each] for each in sorted(added))
+        for special, run in groupby(in_order, key=attrgetter("special")):
+            (made.add_special_tokens if special else made.add_tokens)(list(run))
+        if made.get_added_tokens_decoder() != added:
+            return _of_its_own(backend, definition)
+    return made
+
+
+def _of_its_own(backend: Backend, definition: dict[str, object]) -> Backend:
+    """Return a tokenizer of this definition with a model of its own."""
+    try:
+        return backend.from_str(json.dumps(definition))
+    except ValueError as error:
+        raise PrerequisiteError(
+            "text from outside can't be kept apart from control tokens",
+            why=f"the vocabulary without them can't be used: {error}",
+            fix="use a model whose control tokens are added tokens",
+        ) from error
+
+
+def _ids(backend: Backend, text: str) -> list[int]:
+    # A dataset row may contain a lone surrogate, which tokenizers reject.
+    plain = text.encode(errors="replace").decode()
+    return backend.encode(plain, add_special_tokens=False).ids

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from swe_rollout.agent.encoding import Body, Encoding, Scaffold
+from swe_rollout.agent.encoding import Backend, Body, Encoding, Scaffold
 from swe_rollout.errors import PrerequisiteError
+from swe_rollout.testing.tiny import tokenizer_path
 
 CONTROLS = ("<s>", "</s>", "[INST]", "[/INST]", "[TOOL_CALLS]")
 CHARACTERS = "abcdefghijklmnopqrstuvwxyzINSTOLCA[]/_<>|▁"
@@ -160,6 +162,42 @@ def test_a_vocabulary_that_loses_characters_is_refused() -> None:
 
     with pytest.raises(PrerequisiteError, match="can't be kept as it is"):
         Encoding(lossy)
+
+
+def test_episodes_share_the_model_of_the_tokenizer_with_nothing_else_in_its_cache() -> None:
+    encoded: dict[int, list[str]] = {}
+    given = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
+    given.add_special_tokens(["<a vocabulary that was not checked before>"])
+
+    class Watched:
+        """A tokenizer that records what each model encodes."""
+
+        def __init__(self, tokenizer: Tokenizer) -> None:
+            self.tokenizer = tokenizer
+            self.model = tokenizer.model
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.tokenizer, name)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+            if isinstance(value, models.Model):
+                self.tokenizer.model = value
+
+        @staticmethod
+        def from_str(definition: str) -> Watched:
+            return Watched(Tokenizer.from_str(definition))
+
+        def encode(self, text: str, *, add_special_tokens: bool) -> object:
+            encoded.setdefault(id(self.model), []).append(text)
+            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+    watched = Watched(given)
+    encoding = Encoding(cast("Backend", watched))
+    assert set(encoded[id(watched.model)]) == {"a"}
+
+    encoding.encode([Body("ls"), Scaffold("<|im_end|>")])
+    assert encoded[id(watched.model)][-2:] == ["ls", "<|im_end|>"]
 
 
 PARTS = st.lists(
