@@ -204,8 +204,11 @@ class Encoding:
         """Return the id of a control token; None if the vocabulary has no such token."""
         return next((i for i, text in self.controls.items() if text == control), None)
 
-    def sampled(self, ids: Sequence[int]) -> SampledText:
-        """Return the text of ids, with the offsets of the control tokens among them."""
+    def sampled(self, ids: Sequence[int], *, ended_by: str = "") -> SampledText:
+        """Return the text of ids, with the offsets of the control tokens among them.
+
+        `ended_by` is the token after them, which ended the turn.
+        """
         marks, runs = list[Mark](), list[TokenRun]()
         offset = start = 0
         for is_control, group in groupby(ids, key=self.controls.__contains__):
@@ -219,7 +222,8 @@ class Encoding:
                 offset += len(token)
             start += len(run)
         text = "".join(run.text for run in runs)
-        return SampledText(text, tuple(marks), self.atomic, TokenOffsets(runs, self._ends))
+        places = TokenOffsets(runs, self._ends)
+        return SampledText(text, tuple(marks), self.atomic, places, ended_by)
 
     def _ends(self, run: TokenRun) -> Sequence[int] | None:
         """Return how many characters end with each id of a run; None if that is not known."""

@@ -282,7 +282,7 @@ class Renderer:
         """Return one turn's ids as text for a parser, without the id that ended the turn."""
         if not ids or ids[-1] not in self.stop_token_ids:
             return self._encoding.sampled(ids)
-        return replace(self._encoding.sampled(ids[:-1]), ended_by=self._encoding.decode(ids[-1:]))
+        return self._encoding.sampled(ids[:-1], ended_by=self._encoding.decode(ids[-1:]))
 
 
 _WHERE = (

@@ -171,14 +171,14 @@ def read_turn(
     found = _calls(renderer.parser, renderer.tool_format, sampled, tools, reasoning)
     calls = tuple(_if_text(call, renderer, ids) for call in _bounded(found))
     stop = None if calls else StopReason.FINISHED
-    return SampledTurn(renderer.decode(ids), words_of(sampled, reasoning), calls, stop)
+    return SampledTurn(sampled.whole, words_of(sampled, reasoning), calls, stop)
 
 
 def read_cut_turn(renderer: Renderer, ids: Sequence[int], *, opens_reasoning: bool) -> SampledTurn:
     """Read a truncated turn, in which nothing is run because it may contain half a call."""
     reasoning, sampled = renderer.reasoning(opened=opens_reasoning), renderer.sampled(ids)
     return SampledTurn(
-        renderer.decode(ids),
+        sampled.whole,
         words_of(sampled, reasoning),
         (cut_call(len(ids)),),
         reasoning_is_open=reasoning_is_open(sampled, reasoning),

@@ -78,6 +78,11 @@ class SampledText:
             offsets.setdefault(mark.token, []).append(mark.start)
         object.__setattr__(self, "_offsets", offsets)
 
+    @property
+    def whole(self) -> str:
+        """The text, with the token that ended the turn."""
+        return self.text + self.ended_by
+
     def span(self, start: int, end: int) -> TokenSpan | None:
         """Return the span of tokens that contain the characters `[start, end)`."""
         if self.token_at is None:

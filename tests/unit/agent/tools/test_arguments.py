@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from swe_rollout.agent.parsers.base import typed
 from swe_rollout.agent.tools.arguments import Arguments
@@ -93,3 +95,54 @@ def test_plain_text_is_typed_as_the_schema_says(
 def test_what_is_no_schema_of_an_object_is_refused(schema: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Arguments.of(schema)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.sampled_from([0, 1, 3.0, 2**70, float("inf"), "", "a", "b"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner),
+    max_leaves=5,
+)
+SCHEMAS = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(
+                ["string", "integer", "number", "boolean", "null", "array", ["string", "null"]]
+            ),
+            "enum": st.lists(VALUES, min_size=1, max_size=2),
+            "minLength": st.just(1),
+        },
+    ),
+    lambda inner: (
+        st.fixed_dictionaries({"type": st.just("array"), "items": inner})
+        | st.fixed_dictionaries(
+            {
+                "type": st.just("object"),
+                "properties": st.dictionaries(st.sampled_from("ab"), inner),
+            },
+            optional={
+                "required": st.lists(st.sampled_from("ab"), unique=True),
+                "additionalProperties": st.booleans(),
+            },
+        )
+    ),
+    max_leaves=4,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.dictionaries(st.sampled_from("ab"), SCHEMAS), st.data())
+def test_a_plain_schema_is_checked_as_the_validator_checks_it(
+    properties: dict[str, dict[str, object]], data: st.DataObject
+) -> None:
+    plain: dict[str, object] = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties)[:1],
+    }
+    # A keyword without a meaning, which only the validator knows.
+    by_validator = Arguments.of({**plain, "$comment": ""})
+
+    for given_arguments in data.draw(st.lists(st.dictionaries(st.sampled_from("ab"), VALUES))):
+        problems = by_validator.problems(given_arguments)
+        assert Arguments.of(plain).problems(given_arguments) == problems
