@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,7 +27,7 @@ def admission(cache_tokens: int | None, *, limit: int = 1000) -> Admission:
     return places
 
 
-def call(sample: int, tokens: int, **changes: int) -> GenerateRequest:
+def call(sample: int, tokens: int, **changes: Any) -> GenerateRequest:
     return request(sample=sample, input_ids=InputIds.of((1,) * tokens), **changes)
 
 
