@@ -88,7 +88,7 @@ async def assemble(
         extensions=spec.extensions,
         gate=opened.gate,
     )
-    fork = spec.fork and await find_fork_point(spec.fork, job, context, instances)
+    fork = await find_fork_point(spec.fork, job, context, instances) if spec.fork else None
     return replace(context, fork=fork)
 
 
