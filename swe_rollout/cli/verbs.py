@@ -67,7 +67,12 @@ VERBS: Final = (
     Verb(RUN, "run", "Run a job in this process.", "run"),
     Verb(RUN, "fork", "Begin new episodes from a recorded turn.", "fork"),
     Verb(RUN, "gateway", "Serve chat APIs over a job's engine.", "gateway"),
-    Verb(RUN, "harness", "Install agents that are programs.", "harness:install harness:ls"),
+    Verb(
+        RUN,
+        "harness",
+        "Install agents that are programs.",
+        "harness:install harness:ls harness:manifest",
+    ),
     Verb(RUN, "launch", "Launch a job on the cluster and follow it.", "launch"),
     Verb(RUN, "cancel", "Cancel a job on the cluster.", "job_control:cancel"),
     Verb(RUN, "suspend", "Suspend a job on the cluster.", "job_control:suspend"),

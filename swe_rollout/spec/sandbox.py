@@ -43,6 +43,11 @@ class CheckoutSpec(Model):
     """The interpreter of the environment in which its tests run, such as `VENV/bin/python`."""
 
 
+CLAIM_PREFIX: Final = "swe-rollout-bundle-"
+"""By its name a claim is marked as one that any job of its namespace may read."""
+BundleClaim = Annotated[
+    str, StringConstraints(pattern=rf"^{CLAIM_PREFIX}[a-z0-9-]{{0,43}}[a-z0-9]$")
+]
 BundlePath = Annotated[str, StringConstraints(pattern=r"^/opt/[\w-][\w.-]{0,62}$")]
 Network = Literal["none", "requested"]
 """Whether tasks that ask for a network get one; others never do."""
@@ -136,10 +141,21 @@ class PodSandbox(Model):
     ] = Field(default_factory=dict)
     """Images whose files agents see, read-only, by their paths there: `/opt/harness`. Kubernetes
     mounts them as image volumes: 1.35, or 1.31 with the feature gate `ImageVolume`."""
+    bundle_claims: Annotated[
+        dict[BundlePath, BundleClaim], Field(max_length=16, exclude_if=lambda value: not value)
+    ] = Field(default_factory=dict)
+    """The same by claims of volumes, for clusters without image volumes: each node has one copy,
+    made by what `swe-rollout harness manifest` prints."""
     template: PodTemplate | None = None
     """Parts of a pod template merged over the hardened defaults: labels, annotations, node
     selection, tolerations, runtime class, image pull secrets, resources of the container `sandbox`.
     Nothing else of a pod can be set."""
+
+    @model_validator(mode="after")
+    def _bundles_have_paths_of_their_own(self) -> Self:
+        if both := sorted(self.bundles.keys() & self.bundle_claims.keys()):
+            raise ValueError(f"{both[0]} is in both bundles and bundleClaims")
+        return self
 
 
 class KodoSandbox(Model):

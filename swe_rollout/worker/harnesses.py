@@ -112,10 +112,11 @@ def with_bundle(spec: RolloutJobSpec) -> SandboxSpec:
     name = spec.agent.harness.name if spec.agent.harness else None
     if name is None:
         return sandbox
-    if sandbox.pod is not None and PLACE not in sandbox.pod.bundles:
+    pod = sandbox.pod
+    if pod is not None and PLACE not in pod.bundles and PLACE not in pod.bundle_claims:
         raise PrerequisiteError(
             f"pods have no {name}",
-            why=f"no image is named for {PLACE}",
+            why=f"neither an image nor a claim is named for {PLACE}",
             fix="make one from the folder of `swe-rollout harness install`, and name it: "
             f"sandbox: {{pod: {{bundles: {{{PLACE}: IMAGE}}}}}} (docs/how-to/gateway.md)",
         )

@@ -11,4 +11,4 @@ pytestmark = CLUSTER
 
 
 async def test_a_harness_in_a_pod_is_rewarded(tmp_path: Path) -> None:
-    await rewarded(tmp_path, sandbox="pod")
+    await rewarded(tmp_path, pod={})

@@ -59,7 +59,12 @@ class Scene:
         return job(f"job-{self.made}-{secrets.token_hex(2)}", self.namespace, **spec)
 
     def sandbox(
-        self, *, uid: str = "", template: Json | None = None, grading_s: float = 0.0
+        self,
+        *,
+        uid: str = "",
+        template: Json | None = None,
+        spec: PodSandbox | None = None,
+        grading_s: float = 0.0,
     ) -> Json:
         """Build the pod that a worker makes for an episode."""
         self.made += 1
@@ -71,7 +76,7 @@ class Scene:
             grading_s=grading_s,
         )
         found = None if template is None else PodTemplate.model_validate(template)
-        manifest = pod_manifest(request, SMALL, owner(uid or self.uid, self.names))
+        manifest = pod_manifest(request, spec or SMALL, owner(uid or self.uid, self.names))
         made: Json = json.loads(msgspec.json.encode(with_template(manifest, found)))
         return {"apiVersion": "v1", "kind": "Pod", **made}
 
@@ -307,6 +312,17 @@ def test_our_worker_makes_sandboxes_and_waiting_pods(scene: Scene) -> None:
     )
     made: Json = json.loads(msgspec.json.encode(waiting))
     scene.worker.create({"apiVersion": "v1", "kind": "Pod", **made}, dry=True)
+
+
+@pytest.mark.parametrize(
+    "bundles",
+    [
+        {"bundles": {"/opt/harness": "mine/codex:1"}},
+        {"bundle_claims": {"/opt/harness": "swe-rollout-bundle-codex-1"}},
+    ],
+)
+def test_our_worker_gives_bundles_to_agents(scene: Scene, bundles: Json) -> None:
+    scene.worker.create(scene.sandbox(spec=SMALL.model_copy(update=bundles)), dry=True)
 
 
 def test_what_a_cluster_adds_to_pods_is_let_through(scene: Scene) -> None:

@@ -34,9 +34,14 @@ DONE = {"say": "Done."}
 
 
 async def played(
-    folder: Path, command: str, script: list[Any], *, sandbox: str = "local", **limits: float
+    folder: Path,
+    command: str,
+    script: list[Any],
+    *,
+    pod: dict[str, Any] | None = None,
+    **limits: float,
 ) -> Trajectory:
-    if sandbox == "local" and (refusal := bubblewrap.refusal()):
+    if pod is None and (refusal := bubblewrap.refusal()):
         pytest.skip(refusal)
     job = RolloutJob.model_validate(
         {
@@ -48,7 +53,7 @@ async def played(
                 "agent": {"harness": {"command": command}},
                 "policy": {"scripted": {"turns": script}},
                 "limits": {"toolSeconds": 60, **limits},
-                "sandbox": {sandbox: {}},
+                "sandbox": {"local": {}} if pod is None else {"pod": pod},
                 "retry": {"attempts": 1},
                 "store": {"uri": f"file://{folder}"},
             },
@@ -62,12 +67,14 @@ def python(text: str) -> str:
     return f"python3 - <<'END_OF_PROGRAM'\n{text}\nEND_OF_PROGRAM\n"
 
 
-async def rewarded(folder: Path, *, sandbox: str) -> None:
+async def rewarded(
+    folder: Path, *, pod: dict[str, Any] | None = None, command: str = python(HARNESS)
+) -> None:
     """Let the smallest harness fix a task, and check its record."""
     (task,) = await release_pairs.load(["semver"], on_progress=lambda _: None)
     fix = f"git apply <<'END_OF_PATCH'\n{task.gold_patch}\nEND_OF_PATCH\n"
     turns = [LOOKS, {"say": "I fix.", "call": {"bash": {"command": fix}}}, DONE]
-    record = await played(folder, python(HARNESS), turns, sandbox=sandbox)
+    record = await played(folder, command, turns, pod=pod)
     assert record.failure is None
     assert record.stop_reason is StopReason.FINISHED
     assert record.reward is not None
@@ -78,7 +85,7 @@ async def rewarded(folder: Path, *, sandbox: str) -> None:
 
 
 async def test_a_harness_that_fixes_its_task_is_rewarded(tmp_path: Path) -> None:
-    await rewarded(tmp_path, sandbox="local")
+    await rewarded(tmp_path)
 
 
 async def test_a_harness_that_changes_nothing_has_an_empty_patch(tmp_path: Path) -> None:

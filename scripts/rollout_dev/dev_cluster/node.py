@@ -189,7 +189,13 @@ def _prepare_mounts(checkout: Checkout) -> None:
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     for name in ("containerd", "cni", "netns"):
         Path("/run", name).mkdir()
-    for fixed in ("/var/lib/kubelet", "/var/lib/cni", "/var/log/containers"):
+    fixed_paths = (
+        "/var/lib/kubelet",
+        "/var/lib/cni",
+        "/var/lib/swe-rollout",
+        "/var/log/containers",
+    )
+    for fixed in fixed_paths:
         private = checkout.state / "host" / fixed.lstrip("/")
         for folder in (Path(fixed), private):
             folder.mkdir(parents=True, exist_ok=True)

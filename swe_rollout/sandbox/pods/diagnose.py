@@ -51,6 +51,10 @@ class PodStartError(SandboxError):
     """The pod was created but its container does not start."""
 
 
+class BundleMissingError(PodStartError):
+    """The pod's node has no copy of a bundle yet, or the claim has no volume."""
+
+
 class OutOfMemoryError(SandboxDestroyedError):
     """The whole sandbox was killed for exceeding its memory."""
 
@@ -85,6 +89,10 @@ _SCHEDULE_S = 10.0
 """Room may become free: earlier sandboxes are being deleted."""
 _CROWDED_WARN_S = 4.0
 """When sandboxes fill the nodes, a short wait for an earlier one to end is normal."""
+
+_BUNDLE_WARN_S = 5.0
+"""Volumes are mounted in a second or two."""
+_FOR_EVER_S = 86_400.0
 
 _MAX_EVENTS = 5
 _COMPARED_CHARS = 60
@@ -123,6 +131,22 @@ def start_problem(pod: Pod) -> StartProblem | None:
     if scheduled is not None and scheduled.status == "False":
         return _unscheduled_problem(pod, scheduled)
     return None
+
+
+def bundle_problem(pod: Pod) -> StartProblem | None:
+    """Diagnose why a pod with claims does not become ready: it waits until the node has them."""
+    scheduled = pod.status.condition("PodScheduled")
+    mounted = pod.status.condition("PodReadyToStartContainers")
+    if scheduled is None or scheduled.status != "True" or mounted is None:
+        return None
+    if mounted.status != "False":
+        return None
+    error = BundleMissingError(
+        f"pod {pod.metadata.name} waits for its node's copy of a bundle",
+        fix="it starts once the copy is there: `kubectl -n swe-rollout-bundles get pods -o wide` "
+        "shows which nodes have theirs",
+    )
+    return StartProblem(error, settle_s=_FOR_EVER_S, warn_s=_BUNDLE_WARN_S)
 
 
 def slow_start_error(pod: Pod, start_s: float) -> SandboxError:

@@ -59,6 +59,8 @@ class PodLaunch:
                 return await self._until_ready()
         except TimeoutError as error:
             late = diagnose.slow_start_error(self._pod, start_s)
+            if (waits := self._problem()) is not None:
+                late = waits.error
             raise diagnose.with_events(late, await self._events()) from error
 
     async def undo(self) -> None:
@@ -145,7 +147,7 @@ class PodLaunch:
             # The watch may have reported the newest state before the creation's response arrived.
             self._pod = follower.pod or self._pod
             while not diagnose.is_ready(self._pod):
-                problem = diagnose.start_problem(self._pod)
+                problem = self._problem()
                 at_most_s = await self._judge(problem, persistence.measure_s(problem))
                 with suppress(TimeoutError):  # Nothing changed: the problem is judged again.
                     async with asyncio.timeout(at_most_s):
@@ -155,6 +157,12 @@ class PodLaunch:
                 self._pod = follower.pod or self._pod
         return self._pod
 
+    def _problem(self) -> StartProblem | None:
+        volumes = self._manifest["spec"].get("volumes", ())
+        has_claims = any("persistentVolumeClaim" in volume for volume in volumes)
+        problem = diagnose.start_problem(self._pod)
+        return problem or (diagnose.bundle_problem(self._pod) if has_claims else None)
+
     async def _judge(self, problem: StartProblem | None, persisted_s: float) -> float | None:
         """Raise a settled problem, warn of a lasting one; return the latest time to check again."""
         if problem is None:
@@ -163,6 +171,8 @@ class PodLaunch:
             return await self._raise_unless_scaling(problem.error)
         if persisted_s < problem.warn_s:
             return min(problem.warn_s, problem.settle_s) - persisted_s
+        if isinstance(problem.error, diagnose.BundleMissingError):
+            diagnose.with_events(problem.error, await self._events())
         self._on_start_warning(problem.error)
         return problem.settle_s - persisted_s
 

@@ -96,7 +96,7 @@ def pod_manifest(request: SandboxRequest, sandbox: PodSandbox, owner: RunIdentit
         spec["securityContext"] |= {"runAsNonRoot": True, "runAsUser": sandbox.run_as_user}
     if sandbox.runtime_class is not None:
         spec["runtimeClassName"] = sandbox.runtime_class
-    if sandbox.bundles and request.role is Role.AGENT:
+    if (sandbox.bundles or sandbox.bundle_claims) and request.role is Role.AGENT:
         spec |= _with_bundles(spec["containers"][0], sandbox)
     if request.grading_s:
         spec["containers"].append(_grader_container(_container(request.image, sandbox)))
@@ -243,16 +243,18 @@ def _grader_container(like: Json) -> Json:
 
 
 def _with_bundles(container: Json, sandbox: PodSandbox) -> Json:
-    """Mount the files of other images. Graders don't have them."""
-    paths = {f"bundle-{at}": path for at, path in enumerate(sorted(sandbox.bundles))}
-    images = {
-        name: {"reference": sandbox.bundles[path], "pullPolicy": sandbox.image_pull_policy}
-        for name, path in paths.items()
+    """Mount the files of other images and of claims. Graders don't have them."""
+    sources: dict[str, Json] = {
+        path: {"image": {"reference": image, "pullPolicy": sandbox.image_pull_policy}}
+        for path, image in sandbox.bundles.items()
     }
+    for path, claim in sandbox.bundle_claims.items():
+        sources[path] = {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+    paths = {f"bundle-{at}": path for at, path in enumerate(sorted(sources))}
     mounts = [{"name": n, "mountPath": path, "readOnly": True} for n, path in paths.items()]
     return {
         "containers": [{**container, "volumeMounts": mounts}],
-        "volumes": [{"name": name, "image": image} for name, image in images.items()],
+        "volumes": [{"name": name, **sources[path]} for name, path in paths.items()],
     }
 
 

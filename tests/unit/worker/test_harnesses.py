@@ -91,10 +91,15 @@ def test_other_jobs_keep_their_sandboxes(sandbox: dict[str, object]) -> None:
 
 
 def test_pods_need_the_name_of_an_image() -> None:
-    with pytest.raises(PrerequisiteError, match="no image is named for /opt/harness"):
+    with pytest.raises(
+        PrerequisiteError, match="neither an image nor a claim is named for /opt/harness"
+    ):
         with_bundle(job({"harness": "codex"}, pod={}))
     named = job({"harness": "codex"}, pod={"bundles": {"/opt/harness": "mine/codex:1"}})
     assert with_bundle(named) is named.sandbox
+    claim = {"/opt/harness": "swe-rollout-bundle-codex-1"}
+    claimed = job({"harness": "codex"}, pod={"bundleClaims": claim})
+    assert with_bundle(claimed) is claimed.sandbox
 
 
 def _programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:

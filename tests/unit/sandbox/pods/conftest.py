@@ -33,6 +33,17 @@ UNSCHEDULABLE = {
     ],
 }
 
+UNMOUNTED = {
+    "phase": "Pending",
+    "conditions": [
+        {"type": "PodScheduled", "status": "True"},
+        {"type": "PodReadyToStartContainers", "status": "False"},
+    ],
+    "containerStatuses": [
+        {"name": "sandbox", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    ],
+}
+
 
 def pulling(message: str) -> dict[str, Any]:
     waiting = {"waiting": {"reason": "ErrImagePull", "message": message}}
@@ -88,12 +99,12 @@ async def launch(
 ) -> AsyncIterator[Any]:
     watches: list[PodWatch] = []
 
-    async def make(server: PodServer) -> PodLaunch:
+    async def make(server: PodServer, sandbox: PodSandbox | None = None) -> PodLaunch:
         client = await connect(server.respond)
         watch = PodWatch(client, namespace="default", selector=f"{RUN_LABEL}=run")
         watches.append(watch)
         await watch.start()
-        manifest = pod_manifest(REQUEST, PodSandbox(), RunIdentity("run", "now"))
+        manifest = pod_manifest(REQUEST, sandbox or PodSandbox(), RunIdentity("run", "now"))
         reaper: Any = SimpleNamespace(is_closed=lambda pod: pod.metadata.uid in closed)
         runtime = PodRuntime(client, watch, reaper, "default", set())
         return PodLaunch(runtime, manifest, on_start_warning=warnings.append)

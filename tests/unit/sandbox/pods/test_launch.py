@@ -13,7 +13,9 @@ from ratios import ratio
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.pods import diagnose
 from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL
-from unit.sandbox.pods.conftest import READY, UNSCHEDULABLE, PodServer, pulling
+from swe_rollout.spec.sandbox import PodSandbox
+from unit.sandbox.pods.conftest import READY, UNMOUNTED, UNSCHEDULABLE, PodServer, pulling
+from waits import until
 
 
 def uids(server: PodServer) -> list[str]:
@@ -108,6 +110,34 @@ async def test_a_problem_that_persists_is_raised_with_events(
     server.report("Warning", "NodePressure", "disk is full")
     with pytest.raises(diagnose.ImageUnavailableError, match="disk is full"):
         await (await launch(server)).run(start_s=60)
+
+
+CLAIMED = PodSandbox(bundle_claims={"/opt/harness": "swe-rollout-bundle-codex-1"})
+
+
+async def test_a_pod_waits_for_its_nodes_copy_and_says_so(
+    launch: Any, warnings: list[SandboxError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnose, "_BUNDLE_WARN_S", 0.1)
+    server = PodServer([(0, UNMOUNTED)])
+    server.report("Warning", "FailedMount", "hostPath type check failed: no such directory")
+    starting = asyncio.create_task((await launch(server, CLAIMED)).run(start_s=60))
+    await until(lambda: warnings)
+    (waiting,) = server.pods().values()
+    waiting["status"] = READY
+    server.tell(waiting)
+    assert (await starting).metadata.uid == "u1"
+    assert isinstance(warnings[0], diagnose.BundleMissingError)
+    assert "hostPath type check failed" in warnings[0].why
+
+
+async def test_a_copy_that_never_comes_is_named(launch: Any) -> None:
+    server = PodServer([(0, UNMOUNTED)])
+    with pytest.raises(diagnose.BundleMissingError, match="waits for its node's copy"):
+        await (await launch(server, CLAIMED)).run(start_s=0.2)
+    with pytest.raises(diagnose.PodStartError, match="was not ready") as other:
+        await (await launch(PodServer([(0, UNMOUNTED)]))).run(start_s=0.2)
+    assert not isinstance(other.value, diagnose.BundleMissingError)
 
 
 async def test_a_reason_is_told_when_it_has_settled_and_no_later(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.sandbox.base import Role, SandboxRequest
@@ -173,9 +174,29 @@ def test_agents_see_the_files_of_bundles_and_graders_do_not() -> None:
         ("bundle-0", "/opt/harness", True),
         ("bundle-1", "/opt/two", True),
     ]
+    claimed = PodSandbox(bundle_claims={"/opt/harness": "swe-rollout-bundle-codex-1"})
+    (volume,) = pod_manifest(request(), claimed, OWNER)["spec"]["volumes"]
+    assert volume["persistentVolumeClaim"] == {
+        "claimName": "swe-rollout-bundle-codex-1",
+        "readOnly": True,
+    }
+    assert "volumes" not in pod_manifest(request(role=Role.GRADER), claimed, OWNER)["spec"]
     graders = pod_manifest(request(role=Role.GRADER), sandbox, OWNER)["spec"]
     assert "volumes" not in graders
     assert "volumeMounts" not in graders["containers"][0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bundleClaims": {"/opt/harness": "prod-database"}},
+        {"bundleClaims": {"/etc": "swe-rollout-bundle-a"}},
+        {"bundles": {"/opt/a": "a:1"}, "bundleClaims": {"/opt/a": "swe-rollout-bundle-a"}},
+    ],
+)
+def test_a_claim_of_others_or_a_place_twice_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=r"bundle|pattern"):
+        PodSandbox.model_validate(wrong)
 
 
 @pytest.mark.parametrize("taint", ["not-ready", "unreachable"])
