@@ -51,7 +51,7 @@ async def test_a_pod_waits_for_the_copy_plays_and_changes_nothing(
 ) -> None:
     parts = {each["kind"]: each for each in yaml.safe_load_all(manifests)}
     claim = parts["PersistentVolumeClaim"]["metadata"]["name"]
-    spec = pods(modules_namespace, bundle_claims={"/opt/harness": claim}, start_seconds=240.0)
+    spec = pods(modules_namespace, bundle_claims={"/opt/harness": claim}, start_seconds=600.0)
     warnings: list[SandboxError] = []
     kubectl(*APPLY, stdin=only(manifests, "PersistentVolume", "PersistentVolumeClaim"))
     async with provided(spec, on_start_warning=warnings.append) as provider:
