@@ -64,6 +64,8 @@ def manifest(
     names, read-only; on a node that has no copy yet they wait for it.
 
     swe-rollout harness manifest codex --image IMAGE@sha256:… | kubectl apply --server-side -f -
+
+    swe-rollout harness manifest codex --image IMAGE@sha256:… -n rollouts >bundle.yaml
     """
     from swe_rollout.cli.install import is_pinned
     from swe_rollout.worker import node_copy

@@ -54,6 +54,7 @@ def audit(folder: Path, *rows: Row, runs: int = 1) -> Audited:
     assert done.returncode in (0, 1), done.stderr
     found = printed_json(done)
     assert found["not_audited"] == []
+    assert len(found["instances"]) == len(rows), done.stderr
     return Audited(
         folder, done.returncode, {each["instance_id"]: each for each in found["instances"]}
     )
