@@ -58,8 +58,8 @@ class PodLaunch:
             async with asyncio.timeout(start_s):
                 return await self._until_ready()
         except TimeoutError as error:
-            late = diagnose.slow_start_error(self._pod, start_s)
-            if (waits := self._problem()) is not None:
+            late, waits = diagnose.slow_start_error(self._pod, start_s), self._problem()
+            if waits is not None and isinstance(waits.error, diagnose.BundleMissingError):
                 late = waits.error
             raise diagnose.with_events(late, await self._events()) from error
 
