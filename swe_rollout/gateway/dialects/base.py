@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Final, Protocol, TypeAlias, TypeVar
@@ -96,12 +96,19 @@ class Dialect(Protocol):
         return event(self.error(message, code=code, status=status))
 
 
-def decoded(body: bytes, kind: type[_Body], fields: Fields) -> tuple[_Body, tuple[str, ...]]:
-    """Decode a body, and name the fields that nobody knows.
+def decoded(
+    body: bytes,
+    kind: type[_Body],
+    fields: Fields,
+    *,
+    renamed: Callable[[bytes], bytes] = bytes,
+) -> tuple[_Body, tuple[str, ...]]:
+    """Decode a body, whose names `renamed` may change, and name the fields that nobody knows.
 
     Raises BadRequestError that names the place, also for a field that is refused.
     """
     try:
+        body = renamed(body)
         return msgspec.json.decode(body, type=kind), fields.unknown(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadRequestError(f"the body can't be read: {error}") from error

@@ -117,7 +117,7 @@ class GoogleGenerate(Dialect):
 
     def read(self, body: bytes) -> Wanted:
         """Read a request. Raises BadRequestError."""
-        found, unknown = decoded(_camelled(body), _Body, _FIELDS)
+        found, unknown = decoded(body, _Body, _FIELDS, renamed=_camelled)
         config = found.generationConfig or _Config()
         system = found.systemInstruction
         items = [Item(Role.SYSTEM, _text(system))] if system else []
@@ -177,10 +177,7 @@ def _camelled(body: bytes) -> bytes:
     """Return a body with the names that its API's JSON has."""
     if not any(name in body for name in _SNAKE):
         return body
-    try:
-        return msgspec.json.encode(_renamed(msgspec.json.decode(body)))
-    except msgspec.DecodeError:
-        return body
+    return msgspec.json.encode(_renamed(msgspec.json.decode(body)))
 
 
 def _renamed(value: Any) -> Any:

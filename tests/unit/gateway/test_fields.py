@@ -238,3 +238,12 @@ def test_google_has_the_names_of_its_protocol_buffers_too() -> None:
     assert turn.calls[0].values == {"function_call": 1}
     assert turn.results[0].text == '{"a_b":1}'
     assert found.tools[0].arguments.schema == SCHEMA
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_what_is_nested_too_deeply_is_refused_wherever_it_stands(api: str) -> None:
+    dialect, body, _ = APIS[api]
+    deep = b"[" * 100_000 + b"]" * 100_000
+    start = msgspec.json.encode(body)[:-1]
+    with pytest.raises(BadRequestError, match="can't be read"):
+        dialect.read(start + b',"system_instruction":{},"odd":' + deep + b"}")
