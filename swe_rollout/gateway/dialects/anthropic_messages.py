@@ -47,7 +47,7 @@ class _Block(Part):
     content: str | list[_Block] | None = None
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     role: str
     content: str | list[_Block] | None = None
 

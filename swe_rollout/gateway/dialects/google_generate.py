@@ -52,26 +52,26 @@ _STATUS: Final = {
 }
 
 
-class _Called(msgspec.Struct):
+class _Called(msgspec.Struct, gc=False):
     name: str
     id: str | None = None
     args: dict[str, Any] | None = None
 
 
-class _Response(msgspec.Struct):
+class _Response(msgspec.Struct, gc=False):
     name: str
     id: str | None = None
     response: dict[str, Any] | None = None
 
 
-class _Part(msgspec.Struct):
+class _Part(msgspec.Struct, gc=False):
     text: str | None = None
     thought: bool | None = None
     functionCall: _Called | None = None
     functionResponse: _Response | None = None
 
 
-class _Content(msgspec.Struct):
+class _Content(msgspec.Struct, gc=False):
     parts: list[_Part] | None = None
     role: str | None = None
 

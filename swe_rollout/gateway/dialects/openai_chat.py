@@ -32,17 +32,17 @@ _FIELDS: Final = Fields("chat")
 _ROLES: Final = {**ROLES, "tool": Role.TOOL}
 
 
-class _Called(msgspec.Struct):
+class _Called(msgspec.Struct, gc=False):
     name: str
     arguments: str | dict[str, Any] | None = None
 
 
-class _Call(msgspec.Struct):
+class _Call(msgspec.Struct, gc=False):
     function: _Called
     id: str | None = None
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     role: str
     content: str | list[Part] | None = None
     tool_calls: list[_Call] | None = None

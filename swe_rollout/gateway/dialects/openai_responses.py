@@ -30,7 +30,7 @@ from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Re
 _FIELDS: Final = Fields("responses")
 
 
-class _Item(msgspec.Struct):
+class _Item(msgspec.Struct, gc=False):
     type: str | None = None
     role: str | None = None
     content: str | list[Part] | None = None
