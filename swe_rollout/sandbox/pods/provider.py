@@ -242,7 +242,7 @@ class PodProvider:
             return None
 
     async def _claim_or_launch(self, runtime: PodRuntime, request: SandboxRequest) -> RunningPod:
-        """Claim a waiting pod, or launch a new one and let waiting pods make room for it."""
+        """Claim a waiting pod, or launch a new one, for which pods that only wait make room."""
         # Waiting pods have no network.
         if self._pool is not None and not pod_spec.is_networked(request, self._spec):
             pod = await self._pool.claim(request)
@@ -251,7 +251,7 @@ class PodProvider:
         try:
             return await self._launch(runtime, request)
         except SandboxError as error:
-            if self._pool is None or not error.scarce or not await self._pool.release_all():
+            if not error.scarce or not await self._make_room(runtime):
                 raise
         # A quota counts a pod for a moment after the pod is gone.
         retrying = AsyncRetrying(
@@ -261,6 +261,11 @@ class PodProvider:
             reraise=True,
         )
         return await retrying(self._launch, runtime, request)
+
+    async def _make_room(self, runtime: PodRuntime) -> bool:
+        """End the pods that only wait, for tasks or graders; return whether there were any."""
+        is_released = await runtime.reaper.release_vacated()
+        return (self._pool is not None and await self._pool.release_all()) or is_released
 
     async def _launch(self, runtime: PodRuntime, request: SandboxRequest) -> RunningPod:
         manifest = pod_spec.with_template(

@@ -30,7 +30,9 @@ BATCH_AFTER_S = 30.0
 IDLE_S = 3.0
 """How long it waits if no other running sandbox could end and join it."""
 END_S = 10.0
-"""How long a closed pod may take to end by itself, and a vacated one waits for its grader."""
+"""How long a closed pod may take to end by itself."""
+GRADER_S = 30.0
+"""How long a vacated pod waits for its grader, who may first have to wait for the task's proof."""
 _ENDED = "Succeeded"
 
 
@@ -54,6 +56,10 @@ class _ClosedPod:
     @property
     def age_s(self) -> float:
         return time.monotonic() - self.since_s
+
+    @property
+    def is_late(self) -> bool:
+        return self.age_s > (END_S if self.vacated is None else GRADER_S)
 
 
 class PodReaper:
@@ -91,6 +97,15 @@ class PodReaper:
                 del self._closed[uid]
                 return closed.vacated
         return None
+
+    async def release_vacated(self) -> bool:
+        """Delete the pods that wait for graders to free capacity; return whether there were any."""
+        waiting = [pod for pod in self._closed.values() if pod.vacated is not None]
+        for each in waiting:
+            # The next round deletes it if this can't.
+            self.add(each.pod)
+        await asyncio.gather(*(self.delete(each.pod) for each in waiting))
+        return bool(waiting)
 
     def is_closed(self, pod: Pod) -> bool:
         """Whether the pod with this uid was closed."""
@@ -135,7 +150,7 @@ class PodReaper:
                 del self._closed[uid]
             elif pod.status.phase == _ENDED:
                 ended.append(closed)
-            elif pod.status.phase == "Failed" or closed.age_s > END_S:
+            elif pod.status.phase == "Failed" or closed.is_late:
                 stuck.append(closed)
         if self._is_batch_due(ended):
             # The batch spares failed pods: their status may still have to explain a failure.

@@ -173,9 +173,19 @@ async def test_a_vacated_pod_is_its_graders_alone(reaper: Any) -> None:
 async def test_a_vacated_pod_whose_grader_does_not_come_is_deleted(
     reaper: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_reaper, "END_S", 0.05)
+    monkeypatch.setattr(pod_reaper, "GRADER_S", 0.05)
     server = server_of(**many("Running", 1))
     ours = await reaper(server)
     ours.add(vacated("running-0").pod, vacated=vacated("running-0"))
     await until(lambda: server.deleted == ["running-0"])
     await until(lambda: ours.take("request-running-0") is None)
+
+
+async def test_vacated_pods_make_room_where_it_is_scarce(reaper: Any) -> None:
+    server = server_of(**many("Running", 2))
+    ours = await reaper(server)
+    assert not await ours.release_vacated()
+    ours.add(vacated("running-0").pod, vacated=vacated("running-0"))
+    assert await ours.release_vacated()
+    assert server.deleted == ["running-0"]
+    assert ours.take("request-running-0") is None
