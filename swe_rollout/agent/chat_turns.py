@@ -15,7 +15,7 @@ from typing import Final
 from swe_rollout.agent.branches import ChatBranch, OpenBranch
 from swe_rollout.agent.call_text import written_result
 from swe_rollout.agent.off_loop import off_loop
-from swe_rollout.agent.parsers.base import checked, not_run
+from swe_rollout.agent.parsers.base import Refusal, checked
 from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.agent.policy_turns import PolicyTurns, encodable, sampling_of
 from swe_rollout.agent.sampled_turn import (
@@ -143,21 +143,18 @@ def read_calls(calls: Sequence[ChatCall], tools: Sequence[ToolSpec]) -> tuple[To
     )
 
 
-_TOO_MANY: Final = ToolCall(
-    CallStatus.MALFORMED, "", problem=not_run(f"a turn may have {MAX_CALLS} calls")
-)
+_TOO_MANY: Final = Refusal(CallStatus.MALFORMED, f"a turn may have {MAX_CALLS} calls").call("")
 
 
 def _read(call: ChatCall, tools: Sequence[ToolSpec]) -> ToolCall:
     raw, name = encodable(call.arguments), encodable(call.name)
     if not name:
-        return ToolCall(CallStatus.MISSING_NAME, raw, problem=not_run("it names no tool"))
+        return Refusal(CallStatus.MISSING_NAME, "it names no tool").call(raw)
     try:
         # APIs send an empty string for a call without arguments.
         arguments = read_json(call.arguments).whole if call.arguments.strip() else {}
     except ValueError as error:
-        return ToolCall(CallStatus.INVALID_JSON, raw, name, problem=not_run(str(error)))
+        return Refusal(CallStatus.INVALID_JSON, str(error), name).call(raw)
     if not isinstance(arguments, dict):
-        problem = not_run("its arguments are no JSON object")
-        return ToolCall(CallStatus.BAD_ARGUMENTS, raw, name, problem=problem)
+        return Refusal(CallStatus.BAD_ARGUMENTS, "its arguments are no JSON object", name).call(raw)
     return checked(name, arguments, tools=tools, raw=raw)

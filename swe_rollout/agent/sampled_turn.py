@@ -16,6 +16,7 @@ from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import (
     Reasoning,
+    Refusal,
     SampledText,
     ToolCallParser,
     not_run,
@@ -225,8 +226,8 @@ def _calls(
             raise failure from error
         # The turn can't be parsed: nothing in it runs, the episode goes on.
         log.warning("parser_failed", tool_format=form, error=repr(error)[:500], exc_info=True)
-        problem = not_run("the turn could not be read; write one plain call")
-        return (ToolCall(CallStatus.MALFORMED, sampled.text, problem=problem),)
+        problem = "the turn could not be read; write one plain call"
+        return (Refusal(CallStatus.MALFORMED, problem).call(sampled.text),)
 
 
 def _if_text(call: ToolCall, renderer: Renderer, ids: Sequence[int]) -> ToolCall:

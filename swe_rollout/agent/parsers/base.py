@@ -273,18 +273,24 @@ class Refusal:
     known_to: int = 0
     """The end of the text that was parsed; it contains no delimiter."""
 
+    def call(self, raw: str, call_id: str = "") -> ToolCall:
+        """Return the attempt, with a problem that tells the policy why it was not run."""
+        return ToolCall(self.status, raw, self.name, problem=not_run(self.problem), id=call_id)
+
+    def found(self, raw: str, end: int) -> Found:
+        """Return the attempt as all that one opener started."""
+        return Found((self.call(raw),), end)
+
 
 def refused(sampled: SampledText, start: int, delimiters: Delimiters, refusal: Refusal) -> Found:
     """Return an attempt that can't run, up to its closer; without a closer it is unclosed."""
     opener, closer = delimiters.opener, delimiters.closer
     mark = sampled.first((opener, closer), max(start, refusal.known_to))
     if mark is not None and mark.token == closer:
-        raw, problem = sampled.text[start : mark.start], not_run(refusal.problem)
-        return Found((ToolCall(refusal.status, raw, refusal.name, problem=problem),), mark.end)
+        return refusal.found(sampled.text[start : mark.start], mark.end)
     end = len(sampled.text) if mark is None else mark.start
-    problem = not_run(f"it is not closed by {closer}")
-    raw = sampled.text[start:end]
-    return Found((ToolCall(CallStatus.UNCLOSED, raw, refusal.name, problem=problem),), end)
+    unclosed = Refusal(CallStatus.UNCLOSED, f"it is not closed by {closer}", refusal.name)
+    return unclosed.found(sampled.text[start:end], end)
 
 
 def not_run(problem: str) -> str:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from swe_rollout.agent.parsers.base import Mark, Reasoning, SampledText, ToolCallParser, not_run
+from swe_rollout.agent.parsers.base import Mark, Reasoning, Refusal, SampledText, ToolCallParser
 from swe_rollout.agent.parsers.json_call import call_of_text
 from swe_rollout.agent.parsers.strict_json import read_json
 from swe_rollout.agent.tools.base import ToolSpec
@@ -124,7 +124,7 @@ def _call(message: _Message, tools: Sequence[ToolSpec], ended_by: str) -> ToolCa
     prefix, _, name = recipient.partition(".")
 
     def refused(status: CallStatus, problem: str) -> ToolCall:
-        return ToolCall(status, message.raw, name, problem=not_run(problem))
+        return Refusal(status, problem, name).call(message.raw)
 
     if message.body is None:
         return refused(CallStatus.UNCLOSED, f"{_MESSAGE} and its arguments are missing")

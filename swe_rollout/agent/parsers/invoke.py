@@ -23,6 +23,7 @@ from swe_rollout.agent.parsers.base import (
     MalformedError,
     Mark,
     Reasoning,
+    Refusal,
     SampledText,
     ToolCallParser,
     checked,
@@ -99,8 +100,8 @@ class InvokeGrammar(ToolCallParser):
                 words, at = True, self._next(turn, start)
         if not calls:
             raw = text[opener.end : stop.start].strip()
-            problem = not_run(f'it must hold {self._opener} name="NAME">')
-            calls = [ToolCall(CallStatus.MALFORMED, raw, problem=problem)]
+            problem = f'it must hold {self._opener} name="NAME">'
+            calls = [Refusal(CallStatus.MALFORMED, problem).call(raw)]
         if words:
             problem = not_run("there may be nothing but invocations in their block")
             calls = [unless_refused(call, problem) for call in calls]
@@ -138,12 +139,11 @@ class InvokeGrammar(ToolCallParser):
             end, closed = self._next(turn, start), turn.tags.find(self._closer, start)
             end = end if closed is None else min(end, closed + len(self._closer))
             raw = turn.sampled.text[start:end].strip()
-            return ToolCall(error.status, raw, name, problem=not_run(str(error))), end
+            return Refusal(error.status, str(error), name).call(raw), end
         raw = turn.sampled.text[start:end]
         if name:
             return checked(name, arguments, tools=turn.tools, raw=raw), end
-        problem = not_run("it does not name a tool")
-        return ToolCall(CallStatus.MISSING_NAME, raw, problem=problem), end
+        return Refusal(CallStatus.MISSING_NAME, "it does not name a tool").call(raw), end
 
     def _arguments(
         self, turn: TaggedTurn, head: re.Match[str] | None, tool: ToolSpec | None

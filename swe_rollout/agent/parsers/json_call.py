@@ -24,7 +24,6 @@ from swe_rollout.agent.parsers.base import (
     SampledText,
     ToolCallParser,
     checked,
-    not_run,
     refused,
     text_start,
 )
@@ -50,18 +49,18 @@ def call_of_object(
             call_id = rest.pop(id_key, "") if id_key else ""
             arguments = rest.pop(arguments_key, None)
             if not isinstance(call_id, str) or (rest and not isinstance(arguments, str)):
-                problem = not_run(f"it may have no keys but {name_key} and {arguments_key}")
-                return ToolCall(CallStatus.MALFORMED, raw, name, problem=problem)
+                problem = f"it may have no keys but {name_key} and {arguments_key}"
+                return Refusal(CallStatus.MALFORMED, problem, name).call(raw)
             return replace(
                 call_of_arguments(name, arguments, key=arguments_key, tools=tools, raw=raw),
                 id=call_id,
             )
         case dict():
-            problem = not_run(f'"{name_key}" must be the name of a tool')
-            return ToolCall(CallStatus.MISSING_NAME, raw, problem=problem)
+            problem = f'"{name_key}" must be the name of a tool'
+            return Refusal(CallStatus.MISSING_NAME, problem).call(raw)
         case _:
-            problem = not_run(f"it must be a JSON object with {name_key} and {arguments_key}")
-            return ToolCall(CallStatus.MALFORMED, raw, problem=problem)
+            problem = f"it must be a JSON object with {name_key} and {arguments_key}"
+            return Refusal(CallStatus.MALFORMED, problem).call(raw)
 
 
 def call_of_arguments(
@@ -84,7 +83,7 @@ def call_of_text(name: str, text: str, *, tools: Sequence[ToolSpec], raw: str) -
     try:
         value = read_json(text).whole
     except ValueError as error:
-        return ToolCall(CallStatus.INVALID_JSON, raw, name, problem=not_run(str(error)))
+        return Refusal(CallStatus.INVALID_JSON, str(error), name).call(raw)
     return call_of_arguments(name, value, key="arguments", tools=tools, raw=raw)
 
 
@@ -154,8 +153,8 @@ class JsonGrammar(ToolCallParser):
             return replace(found, id=head.groupdict().get("id") or "")
         if self.is_keyed and isinstance(value, dict):
             if len(value) != 1:
-                problem = not_run("each call must be an object with one key, the tool's name")
-                return ToolCall(CallStatus.MALFORMED, raw, problem=problem)
+                problem = "each call must be an object with one key, the tool's name"
+                return Refusal(CallStatus.MALFORMED, problem).call(raw)
             [(name, arguments)] = value.items()
             value = {self.name_key: name, self.arguments_key: arguments}
         return call_of_object(
@@ -239,8 +238,7 @@ class _Call:
         if grammar.closer:
             call = Delimiters(grammar.opener, grammar.closer)
             return refused(self.sampled, start, call, refusal)
-        broken = ToolCall(refusal.status, text[start:], problem=not_run(refusal.problem))
-        return Found((broken,), len(text))
+        return replace(refusal, name="").found(text[start:], len(text))
 
 
 HERMES = JsonGrammar("<tool_call>", "</tool_call>", shape=Shape.ONE, cut=CallStatus.INVALID_JSON)

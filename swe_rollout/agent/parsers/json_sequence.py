@@ -20,10 +20,10 @@ from swe_rollout.agent.parsers.base import (
     Mark,
     OpenerParser,
     Reasoning,
+    Refusal,
     SampledText,
     ToolCallParser,
     attempts,
-    not_run,
     text_start,
 )
 from swe_rollout.agent.parsers.json_call import call_of_arguments, call_of_object, status_of
@@ -65,10 +65,10 @@ def _objects(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Ite
         try:
             found = read_json(text, at)
         except ValueError as error:
-            yield _rest(sampled, at, status_of(error), str(error))
+            yield _rest(sampled, at, Refusal(status_of(error), str(error)))
             return
         if found.end < len(text) and text[found.end] != ";":
-            yield _rest(sampled, at, CallStatus.INVALID_JSON, _MORE)
+            yield _rest(sampled, at, Refusal(CallStatus.INVALID_JSON, _MORE))
             return
         raw = text[at : found.end]
         call = call_of_object(found.value, arguments_key="parameters", tools=tools, raw=raw)
@@ -78,10 +78,10 @@ def _objects(sampled: SampledText, start: int, tools: Sequence[ToolSpec]) -> Ite
         at = found.end + 1
 
 
-def _rest(sampled: SampledText, start: int, status: CallStatus, problem: str) -> ToolCall:
+def _rest(sampled: SampledText, start: int, refusal: Refusal) -> ToolCall:
     raw = sampled.text[start:]
     span = sampled.span(start, len(sampled.text)) if raw else None
-    return ToolCall(status, raw, problem=not_run(problem), span=span)
+    return replace(refusal.call(raw), span=span)
 
 
 def _list(sampled: SampledText, opener: Mark, tools: Sequence[ToolSpec]) -> Found:
@@ -91,10 +91,10 @@ def _list(sampled: SampledText, opener: Mark, tools: Sequence[ToolSpec]) -> Foun
     try:
         value = read_json(text, opener.end).whole
     except ValueError as error:
-        return Found((ToolCall(status_of(error), raw, problem=not_run(str(error))),), end)
+        return Refusal(status_of(error), str(error)).found(raw, end)
     if not isinstance(value, list) or not value:
-        problem = not_run(f"behind {_CALLS} there must be a JSON list of calls")
-        return Found((ToolCall(CallStatus.MALFORMED, raw, problem=problem),), end)
+        problem = f"behind {_CALLS} there must be a JSON list of calls"
+        return Refusal(CallStatus.MALFORMED, problem).found(raw, end)
     return Found(tuple(_elements(sampled, opener.end, len(value), tools)), end)
 
 
@@ -123,13 +123,12 @@ def _named(sampled: SampledText, opener: Mark, tools: Sequence[ToolSpec]) -> Fou
     end = len(text) if mark is None else mark.start
     name, _, call_id = text[start:end].partition(_ID)
     if mark is None or mark.token != _ARGUMENTS:
-        problem = not_run(f"NAME{_ARGUMENTS} and a JSON object must follow {_CALLS}")
+        problem = f"NAME{_ARGUMENTS} and a JSON object must follow {_CALLS}"
         status = CallStatus.MALFORMED if _NO_NAME.search(name) else CallStatus.UNCLOSED
-        return Found((ToolCall(status, text[start:end], problem=problem),), end)
+        return Refusal(status, problem).found(text[start:end], end)
     call, end = _with_arguments(sampled, mark.end, name, tools)
     if not name:
-        problem = not_run("it does not name a tool")
-        call = ToolCall(CallStatus.MISSING_NAME, "", problem=problem)
+        call = Refusal(CallStatus.MISSING_NAME, "it does not name a tool").call("")
     return Found((replace(call, raw=text[start:end], id=call_id),), end)
 
 
@@ -145,11 +144,10 @@ def _with_arguments(
     try:
         found = read_json(sampled.text, start)
     except ValueError as error:
-        call = ToolCall(status_of(error), "", name, problem=not_run(str(error)))
-        return call, following(start)
+        return Refusal(status_of(error), str(error), name).call(""), following(start)
     end = following(found.end)
     if found.end != end:
-        return ToolCall(CallStatus.INVALID_JSON, "", name, problem=not_run(_MORE)), end
+        return Refusal(CallStatus.INVALID_JSON, _MORE, name).call(""), end
     return call_of_arguments(name, found.value, key="arguments", tools=tools, raw=""), end
 
 

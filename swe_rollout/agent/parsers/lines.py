@@ -24,10 +24,10 @@ from swe_rollout.agent.parsers.base import (
     Found,
     Mark,
     Reasoning,
+    Refusal,
     SampledText,
     ToolCallParser,
     attempts,
-    not_run,
     text_start,
 )
 from swe_rollout.agent.parsers.json_call import call_of_arguments, call_of_object, status_of
@@ -72,7 +72,7 @@ class _Line:
     def refused(self, status: CallStatus, problem: str, name: str = "") -> Found:
         """Return an attempt that can't run, up to the end of the turn, with the reason why."""
         raw = self.text[self.mark.start :].strip()
-        return Found((ToolCall(status, raw, name, problem=not_run(problem)),), len(self.text))
+        return Refusal(status, problem, name).found(raw, len(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,7 @@ def _named_action(line: _Line) -> Found:
     given = _ACTION_INPUT.match(text, name_line.end(), limit) if name_line else None
 
     def refused(status: CallStatus, problem: str) -> Found:
-        raw = text[line.mark.start : limit].strip()
-        return Found((ToolCall(status, raw, name, problem=not_run(problem)),), limit)
+        return Refusal(status, problem, name).found(text[line.mark.start : limit].strip(), limit)
 
     if not name:
         problem = "`Action:` must be followed by the name of a tool"
@@ -269,8 +268,7 @@ class HeaderParser(ToolCallParser):
             try:
                 value = read_json(text[named.end() : end]).whole
             except ValueError as error:
-                problem = not_run(str(error))
-                return Found((ToolCall(status_of(error), raw, named[1], problem=problem),), end)
+                return Refusal(status_of(error), str(error), named[1]).found(raw, end)
             key = "the JSON behind a name"
             return Found((call_of_arguments(named[1], value, key=key, tools=tools, raw=raw),), end)
 

@@ -134,8 +134,7 @@ def python_calls(raw: str, tools: Sequence[ToolSpec], *, is_lines: bool) -> tupl
     try:
         return tuple(_call(node, text, tools) for node in _nodes(text, is_lines=is_lines))
     except MalformedError as error:
-        problem = f"the call was not run: {error}"
-        return (ToolCall(CallStatus.MALFORMED, raw, problem=problem),)
+        return (Refusal(error.status, str(error)).call(raw),)
 
 
 def _nodes(text: str, *, is_lines: bool) -> Sequence[ast.expr]:

@@ -85,8 +85,8 @@ class _Sections:
         if calls and text[at:end].strip(SPACE):
             calls[-1] = unless_refused(calls[-1], _WORDS)
         if not calls:
-            problem = not_run("its section holds no call")
-            calls = [ToolCall(CallStatus.MALFORMED, text[opener.end : end], problem=problem)]
+            empty = Refusal(CallStatus.MALFORMED, "its section holds no call")
+            calls = [empty.call(text[opener.end : end])]
         if mark is None or mark.token != ends.closer:
             return Found(tuple(map(_unclosed, calls)), end)
         return Found(tuple(calls), mark.end)
@@ -133,8 +133,7 @@ class _Sections:
         begin = max(start, refusal.known_to)
         mark = self.sampled.first(self.grammar.delimiters, begin)
         end = len(self.sampled.text) if mark is None else mark.start
-        problem, raw = not_run(refusal.problem), self.sampled.text[start:end]
-        call = ToolCall(refusal.status, raw, refusal.name, problem=problem, id=call_id)
+        call = refusal.call(self.sampled.text[start:end], call_id)
         if mark is not None and mark.token == self.grammar.call.closer:
             return Found((call,), mark.end)
         return Found((_unclosed(call),), end)

@@ -20,10 +20,10 @@ from swe_rollout.agent.parsers.base import (
     MalformedError,
     Mark,
     Reasoning,
+    Refusal,
     SampledText,
     ToolCallParser,
     checked,
-    not_run,
     pieces,
     tool_named,
     typed_as,
@@ -99,17 +99,15 @@ class TypedParser(ToolCallParser):
             limit = len(tags) if following is None else following
             if end is None or end > limit:
                 # No value can contain these tokens, so this call is not closed.
-                problem = not_run(f"it is not closed by {self.call.closer}")
-                raw = sampled.text[opener.end : limit]
-                return Found((ToolCall(CallStatus.UNCLOSED, raw, problem=problem),), limit)
+                unclosed = Refusal(CallStatus.UNCLOSED, f"it is not closed by {self.call.closer}")
+                return unclosed.found(sampled.text[opener.end : limit], limit)
             limit = end + len(self.call.closer)
             cursor = _Cursor(sampled.text, tags, opener.end, limit=limit, quote=self.quote)
             try:
                 calls = tuple(self._calls(cursor, tools))
             except MalformedError as error:
-                raw = sampled.text[opener.end : end]
-                call = ToolCall(CallStatus.MALFORMED, raw, problem=not_run(str(error)))
-                return Found((call,), limit)
+                broken = Refusal(error.status, str(error))
+                return broken.found(sampled.text[opener.end : end], limit)
             return Found(calls, limit)
 
         found = pieces(sampled, begins, read, reasoning=reasoning)
@@ -235,17 +233,22 @@ def _gemma(cursor: _Cursor, tools: Sequence[ToolSpec]) -> tuple[str, dict[str, o
 
 def _members(cursor: _Cursor, depth: int) -> dict[str, object]:
     members: dict[str, object] = {}
-    if cursor.take(r"\}"):
-        return members
-    while True:
+    for _ in _parts(cursor, r"\}", "arguments"):
         key = _text(cursor) if cursor.take(re.escape(cursor.quote)) else _bare_key(cursor)
         cursor.expect(":", "a colon must follow each key")
         if key in members:
             raise MalformedError(f"{key[:80]} appears twice")
         members[key] = _value(cursor, depth + 1)
-        if cursor.take(r"\}"):
-            return members
-        cursor.expect(",", "a comma must stand between arguments")
+    return members
+
+
+def _parts(cursor: _Cursor, closer: str, noun: str) -> Iterator[None]:
+    """Skip the commas between parts, each of which the caller reads, and the closer after them."""
+    is_closed = cursor.take(closer)
+    while not is_closed:
+        yield
+        if not (is_closed := cursor.take(closer)):
+            cursor.expect(",", f"a comma must stand between {noun}")
 
 
 def _bare_key(cursor: _Cursor) -> str:
@@ -266,23 +269,12 @@ def _value(cursor: _Cursor, depth: int) -> object:
     if cursor.take(r"\{"):
         return _members(cursor, depth)
     if cursor.take(r"\["):
-        return _items(cursor, depth)
+        return [_value(cursor, depth + 1) for _ in _parts(cursor, r"\]", "items")]
     if found := cursor.take(rf"{_NUMBER}(?=[,\]}}])"):
         return _json(found[0], "number")
     if found := cursor.take(rf"(?:{'|'.join(_NAMES)})(?=[,\]}}])"):
         return _NAMES[found[0]]
     raise MalformedError("a value must be text in its marks, a number, a constant, a list or a map")
-
-
-def _items(cursor: _Cursor, depth: int) -> list[object]:
-    items: list[object] = []
-    if cursor.take(r"\]"):
-        return items
-    while True:
-        items.append(_value(cursor, depth + 1))
-        if cursor.take(r"\]"):
-            return items
-        cursor.expect(",", "a comma must stand between items")
 
 
 KIMI_K3 = TypedParser(
