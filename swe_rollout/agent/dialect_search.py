@@ -24,14 +24,9 @@ class DialectSearch(TurnProbe):
         """Yield dialects to try, the richest first, those with calls in the text last."""
         base = replace(self._dialect, writes_tools=self._writes_tools(), one_call=False)
         if stands_in_words(self._wanted):
-            for system, moved in self._systems():
-                yield replace(
-                    base,
-                    has_system=system,
-                    moves_system=moved,
-                    calls_in_words=self._wanted,
-                    results_as_user=True,
-                )
+            yield from self._systems(
+                replace(base, calls_in_words=self._wanted, results_as_user=True)
+            )
             return
         yield from self._own_dialects(base)
         yield from self._dialects_in_words(base)
@@ -49,45 +44,26 @@ class DialectSearch(TurnProbe):
         forms = native if known else self._told_forms(written, writes_tools=base.writes_tools)
         # A template whose calls can be parsed has a place for results too.
         roles = (False,) if native else (False, True)
-        for (system, moved), form, as_user in product(self._systems(), forms, roles):
-            if self._wanted not in (None, form):
-                continue
-            yield replace(
-                base,
-                has_system=system,
-                moves_system=moved,
-                calls_in_words=form,
-                results_as_user=as_user,
-            )
+        for start, form, as_user in product(self._systems(base), forms, roles):
+            if self._wanted in (None, form):
+                yield replace(start, calls_in_words=form, results_as_user=as_user)
 
-    def _systems(self) -> list[tuple[bool, bool]]:
-        """Return pairs to try: whether there is a system message, whether the template moves it."""
-        moves = (False, True) if self._family.moves_system else (False,)
-        return [*((True, moved) for moved in moves), (False, False)]
+    def _systems(self, base: Dialect) -> Iterator[Dialect]:
+        """Yield the dialect with a system message, with one that the template moves, with none."""
+        yield replace(base, has_system=True, moves_system=False)
+        if self._family.moves_system:
+            yield replace(base, has_system=True, moves_system=True)
+        yield replace(base, has_system=False, moves_system=False)
 
     def _own_dialects(self, base: Dialect) -> Iterator[Dialect]:
         """Yield the dialects in which the template writes the calls."""
         words: tuple[tuple[bool, str | None], ...] = ((True, None), (False, None), (False, ""))
-        for (system, moved), (speaks, silent), as_text in product(
-            self._systems(), words, (False, True)
-        ):
-            yield replace(
-                base,
-                has_system=system,
-                moves_system=moved,
-                speaks_with_calls=speaks,
-                silent_content=silent,
-                arguments_as_text=as_text,
-            )
-        for system, moved in self._systems() if self._writes_metadata() else ():
-            yield replace(
-                base,
-                has_system=system,
-                moves_system=moved,
-                names_in_metadata=True,
-                speaks_with_calls=False,
-                silent_content="",
-            )
+        for start, (speaks, silent), as_text in product(self._systems(base), words, (False, True)):
+            said = replace(start, speaks_with_calls=speaks, silent_content=silent)
+            yield replace(said, arguments_as_text=as_text)
+        if self._writes_metadata():
+            silent_calls = replace(base, speaks_with_calls=False, silent_content="")
+            yield from self._systems(replace(silent_calls, names_in_metadata=True))
 
     def _writes_metadata(self) -> bool:
         said: dict[str, object] = {"role": "assistant", "metadata": TOOL.name, "content": "{}"}

@@ -17,6 +17,7 @@ from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, To
 from swe_rollout.agent.tools.face import Call, Face, renamed
 from swe_rollout.agent.tools.files import (
     MAX_FILE_BYTES,
+    MAX_LINES,
     Folders,
     PathInfo,
     PathKind,
@@ -33,17 +34,8 @@ from swe_rollout.agent.tools.lines import encoded, line_of, lines_of, numbered, 
 PAGE_BYTES: Final = 256 << 10
 MAX_EDITS: Final = 100
 _PAGE_LINES: Final = 2000
-_MAX_LINES: Final = 100_000
-_HEAD_BYTES: Final = 8192
 _ECHO_LINES: Final = 8
 _LINES: Final = 'tail -n "+$2" -- "$1" | head -n "$3" | head -c "$4"'
-_IMAGES: Final = (
-    (b"\x89PNG\r\n\x1a\n", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"RIFF", "a WebP image or a media file"),
-    (b"BM", "a BMP image"),
-)
 _PATH: Final = Parameter("file_path", "The file, such as src/module.py.", required=True)
 
 
@@ -72,9 +64,9 @@ async def _window(call: Call, info: PathInfo, first: int, count: int) -> _Window
     """Fetch a whole file of moderate size, or only the lines of a larger one."""
     if info.size_bytes <= MAX_FILE_BYTES:
         data = await call.sandbox.read_file(info.path)
-        _check_shown(info, data)
+        need_text(info, data)
         total = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-        if total <= _MAX_LINES and len(data) <= MAX_FILE_BYTES:
+        if total <= MAX_LINES and len(data) <= MAX_FILE_BYTES:
             lines = await off_loop(lines_of, data)
             if first > total and data:
                 raise ToolError(f"{info.path} ends with line {total}; offset is beyond it")
@@ -87,22 +79,12 @@ async def _window(call: Call, info: PathInfo, first: int, count: int) -> _Window
         raise ToolError(f"{info.path} has {info.size_bytes} bytes: reading took too long")
     if not result.stdout:
         raise ToolError(f"{info.path} has no line {first}, or can't be read")
-    _check_shown(info, result.stdout)
+    need_text(info, result.stdout)
     lines = await off_loop(lines_of, result.stdout)
     is_cut = len(result.stdout) >= PAGE_BYTES
     if is_cut and len(lines) > 1:
         lines.pop()
     return _Window(first, lines[:count], None, is_cut or len(lines) > count)
-
-
-def _check_shown(info: PathInfo, data: bytes) -> None:
-    head = data[:_HEAD_BYTES]
-    if b"\0" not in head:
-        return
-    for magic, kind in _IMAGES:
-        if head.startswith(magic):
-            raise ToolError(f"{info.path} is {kind}; only text can be shown here")
-    raise ToolError(f"{info.path} is a binary file of {info.size_bytes} bytes: it holds NUL bytes")
 
 
 def _page(info: PathInfo, window: _Window, limit: int) -> str:

@@ -162,17 +162,11 @@ def _needed(call: Call, name: str) -> str:
     return value
 
 
-async def _file(call: Call) -> PathInfo:
-    path = call.required("file_path")
-    files.check_path(path, "the path")
-    return await files.look(call, path)
-
-
 async def _view_file(call: Call) -> str:
     first, last = call.arguments.get("start_line"), call.arguments.get("end_line")
     given = first is not None or last is not None
     wanted = [1 if first is None else first, -1 if last is None else last] if given else None
-    return await editor.view(call, await _file(call), wanted)
+    return await editor.view(call, await files.find(call, "file_path"), wanted)
 
 
 async def _edit_file(call: Call) -> str:
@@ -180,14 +174,14 @@ async def _edit_file(call: Call) -> str:
     line = call.arguments.get("line_number")
     if old is not None:
         at = line if isinstance(line, int) else None
-        return await editor.replace(call, await _file(call), old, new, line=at)
+        return await editor.replace(call, await files.find(call, "file_path"), old, new, line=at)
     if line is None:
         raise ToolError("give old_content, which is replaced, or line_number, to insert after")
-    return await editor.insert(call, await _file(call), line, new)
+    return await editor.insert(call, await files.find(call, "file_path"), line, new)
 
 
 async def _create_file(call: Call) -> str:
-    return await editor.create(call, await _file(call), call.required("content"))
+    return await editor.create(call, await files.find(call, "file_path"), call.required("content"))
 
 
 _PATH: Final = Parameter("file_path", "The file, such as src/module.py.", required=True)

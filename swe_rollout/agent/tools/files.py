@@ -24,10 +24,17 @@ from swe_rollout.sandbox.base import ExecResult
 MAX_FILE_BYTES: Final = 4 << 20
 LISTED_BYTES: Final = 256 << 10
 """Maximum bytes of a listing to keep; its reader sees far less."""
-_MAX_LINES: Final = 100_000
+MAX_LINES: Final = 100_000
 """A file with more lines, such as one of only newlines, would block the event loop for seconds."""
 _MAX_FOLDERS: Final = 128
 _TEXT_PROBE_BYTES: Final = 8192
+_IMAGES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"RIFF", "a WebP image or a media file"),
+    (b"BM", "a BMP image"),
+)
 _SUGGEST_S: Final = 5.0
 _SUGGESTIONS: Final = 3
 _MAX_COMPARED: Final = 200
@@ -178,8 +185,8 @@ async def read(call: Call, info: PathInfo, *, advice: str = "", suggest: bool = 
     data = await call.sandbox.read_file(info.path)
     _need_moderate(info, len(data), advice)
     count = data.count(b"\n")
-    if count > _MAX_LINES:
-        raise ToolError(f"{info.path} has {count} lines, over {_MAX_LINES}{advice}")
+    if count > MAX_LINES:
+        raise ToolError(f"{info.path} has {count} lines, over {MAX_LINES}{advice}")
     return data
 
 
@@ -189,9 +196,14 @@ def _need_moderate(info: PathInfo, size: int, advice: str) -> None:
 
 
 def need_text(info: PathInfo, data: bytes) -> None:
-    """Raise ToolError for a binary file."""
-    if b"\0" in data[:_TEXT_PROBE_BYTES]:
-        raise ToolError(f"{info.path} is a binary file of {len(data)} bytes")
+    """Raise ToolError for a binary file, which begins with `data`; it names an image as one."""
+    head = data[:_TEXT_PROBE_BYTES]
+    if b"\0" not in head:
+        return
+    for magic, kind in _IMAGES:
+        if head.startswith(magic):
+            raise ToolError(f"{info.path} is {kind}; only text can be shown here")
+    raise ToolError(f"{info.path} is a binary file of {info.size_bytes} bytes: it holds NUL bytes")
 
 
 async def write(call: Call, info: PathInfo, data: bytes) -> None:
