@@ -29,7 +29,7 @@ from swe_rollout.agent.tools.files import (
     script,
     write,
 )
-from swe_rollout.agent.tools.lines import encoded, line_of, lines_of, numbered, page, snippet
+from swe_rollout.agent.tools.lines import Wanted, encoded, lines_of, numbered, page, snippet
 
 PAGE_BYTES: Final = 256 << 10
 MAX_EDITS: Final = 100
@@ -286,17 +286,10 @@ def _replaced(before: Edited, edit: Replacement, name: str) -> Edited:
         raise ToolError("old_string is empty")
     if old == new:
         raise ToolError("old_string and new_string are the same: nothing would change")
-    at = data.find(old)
-    if at < 0:
-        raise ToolError(f"old_string does not occur in {name}{_hint(data, old)}")
-    count = 1
-    if edit.everywhere:
-        count = data.count(old)
-    elif (again := data.find(old, at + 1)) >= 0:
-        raise ToolError(
-            f"old_string occurs more than once in {name}, such as at lines {line_of(data, at)} "
-            f"and {line_of(data, again)}; add context to make it unique, or set replace_all"
-        )
+    wanted = Wanted(old, "old_string", advice=", or set replace_all")
+    count = data.count(old) if edit.everywhere else 0
+    at = data.find(old) if count else wanted.place_in(data, name)
+    count = count or 1
     size = len(data) + count * (len(new) - len(old))
     # Checked beforehand: four million replacements with a long text would fill any memory.
     if size > MAX_FILE_BYTES:
@@ -310,15 +303,6 @@ def _with_line_ends(data: bytes, text: bytes) -> bytes:
         return text
     crlf = data.count(b"\r\n")
     return text.replace(b"\n", b"\r\n") if crlf and crlf == data.count(b"\n") else text
-
-
-def _hint(data: bytes, old: bytes) -> str:
-    """Return what may be wrong with a text that does not occur."""
-    longest = max((line.strip() for line in old.split(b"\n")), key=len)
-    at = data.find(longest) if longest else -1
-    if at < 0:
-        return ""
-    return f"; line {line_of(data, at)} holds one of its lines: compare whitespace and line ends"
 
 
 replace_face = renamed(write_face, "Replace")

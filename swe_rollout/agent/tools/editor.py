@@ -17,19 +17,11 @@ from swe_rollout.agent.tools import files
 from swe_rollout.agent.tools.base import ToolError, readable
 from swe_rollout.agent.tools.face import Call
 from swe_rollout.agent.tools.files import PathInfo, PathKind
-from swe_rollout.agent.tools.lines import (
-    encoded,
-    line_of,
-    lines_of,
-    match_in_line,
-    numbered,
-    only_match,
-)
+from swe_rollout.agent.tools.lines import Wanted, encoded, lines_of, numbered, snippet
 from swe_rollout.agent.tools.skeleton import bodies
 
 MAX_EDITS: Final = 100
 """Maximum edits of one file that can be undone; older ones are dropped."""
-_SNIPPET_LINES: Final = 4
 _DOES_NOT_PARSE: Final = 9
 _PARSE: Final = f"""
 import sys
@@ -131,11 +123,10 @@ async def create(call: Call, info: PathInfo, text: str) -> str:
 async def replace(call: Call, info: PathInfo, old: str, new: str, *, line: int | None) -> str:
     """Replace text that occurs exactly once, or that starts in `line`, counted from 1."""
     before, after = encoded(old, "old_str"), encoded(new, "new_str")
+    if not before:
+        raise ToolError("old_str is empty; use insert to add text")
     data = await _read(call, info)
-    if line is not None:
-        at = match_in_line(data, before, info.path, line)
-    else:
-        at = only_match(data, before, info.path)
+    at = Wanted(before, "old_str").place_in(data, info.path, line)
     if before == after:
         raise ToolError("old_str and new_str are the same: nothing would change")
     edited = await _put(call, info, *Edit.of(data, at, before, after))
@@ -217,10 +208,8 @@ def _shown(lines: Sequence[bytes], first: int, last: int) -> str:
 
 
 def _edited(info: PathInfo, data: bytes, *, at: int, size: int, verb: str = "edited") -> str:
-    lines = lines_of(data)
-    first = max(1, line_of(data, at) - _SNIPPET_LINES)
-    last = min(len(lines), line_of(data, at + max(0, size - 1)) + _SNIPPET_LINES)
-    return f"{verb} {info.path}; lines {first} to {last} now:\n{_shown(lines, first, last)}"
+    shown = snippet(data, at, size, most=files.MAX_LINES, whole=True)
+    return f"{verb} {info.path}; {shown}"
 
 
 def _skeleton(lines: list[bytes]) -> str:

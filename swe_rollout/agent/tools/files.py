@@ -6,9 +6,10 @@ never inserted into its text, so it may contain anything but NUL.
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -19,7 +20,7 @@ from pydantic import BeforeValidator, Field
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError, readable
 from swe_rollout.agent.tools.face import Call
-from swe_rollout.sandbox.base import ExecResult
+from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult
 
 MAX_FILE_BYTES: Final = 4 << 20
 LISTED_BYTES: Final = 256 << 10
@@ -112,10 +113,23 @@ class PathInfo:
     mode: int = 0o644
 
 
-async def script(call: Call, text: str, *arguments: str, timeout_s: float = 0) -> ExecResult:
-    """Run one of our scripts; `timeout_s` is capped at the time left for the call."""
-    limit_s = min(timeout_s or call.remaining_s, call.remaining_s)
-    return await call.sandbox.exec(["/bin/sh", "-c", text, "sh", *arguments], timeout_s=limit_s)
+async def script(
+    call: Call,
+    text: str,
+    *arguments: str,
+    timeout_s: float = math.inf,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    max_output: int = MAX_OUTPUT_BYTES,
+) -> ExecResult:
+    """Run one of our scripts as `Sandbox.exec` does, within the time left for the call."""
+    return await call.sandbox.exec(
+        ["/bin/sh", "-c", text, "sh", *arguments],
+        env=env,
+        stdin=stdin,
+        timeout_s=min(timeout_s, call.remaining_s),
+        max_output=max_output,
+    )
 
 
 async def look(call: Call, path: str) -> PathInfo:
@@ -226,9 +240,7 @@ async def listing(call: Call, path: str) -> list[str]:
     If names are missing, the last line says why.
     """
     timeout_s = call.context.timeout_s
-    result = await call.sandbox.exec(
-        ["/bin/sh", "-c", _LIST, "sh", path], timeout_s=call.remaining_s, max_output=LISTED_BYTES
-    )
+    result = await script(call, _LIST, path, max_output=LISTED_BYTES)
     names = result.stdout.decode(errors="replace").split("\0")[:-1]
     shown = sorted(name.removeprefix("./") for name in names)
     if result.timed_out:

@@ -83,10 +83,12 @@ def numbered(lines: Sequence[bytes], first: int, *, whole: bool = False) -> list
     return [f"{number:6}\t{each}" for number, each in enumerate(shown, first)]
 
 
-def snippet(data: bytes, at: int, size: int, *, around: int = 4, most: int = 40) -> str:
+def snippet(
+    data: bytes, at: int, size: int, *, around: int = 4, most: int = 40, whole: bool = False
+) -> str:
     """Show the numbered lines of a span, with a few lines around it and `most` in all.
 
-    Only these lines are read, as a file may have millions.
+    Only these lines are read, as a file may have millions. With `whole`, long ones are not cut.
     """
     if not data:
         return "it is empty now"
@@ -106,44 +108,56 @@ def snippet(data: bytes, at: int, size: int, *, around: int = 4, most: int = 40)
         end = following
     first = line_of(data, start)
     total = data.count(b"\n") + (not data.endswith(b"\n"))
-    shown = "\n".join(numbered(lines, first))
+    shown = "\n".join(numbered(lines, first, whole=whole))
     return f"lines {first} to {first + len(lines) - 1} of {total} now:\n{shown}"
 
 
-def only_match(data: bytes, old: bytes, path: str) -> int:
-    """Return where `old` occurs. Raises ToolError, with the lines, unless it does exactly once."""
-    if not old:
-        raise ToolError("old_str is empty; use insert to add text")
-    found = list(islice(_matches(data, old), MATCHES_TOLD + 1))
-    if not found:
-        crlf = b"\r\n" in data and data.find(old.replace(b"\n", b"\r\n")) >= 0
-        hint = "; the file's lines end in \\r\\n, and old_str's do not" if crlf else ""
-        raise ToolError(f"old_str does not occur in {path}{hint}")
-    if len(found) == 1:
-        return found[0]
-    numbers = dict.fromkeys(line_of(data, each) for each in found[:MATCHES_TOLD])
-    told = ", ".join(map(str, numbers)) + (" and more" if len(found) > MATCHES_TOLD else "")
-    where = f"{path}, at lines {told}" if len(numbers) > 1 else f"line {told} of {path}"
-    raise ToolError(f"old_str occurs more than once in {where}; add context to make it unique")
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A text that a file must hold exactly once, as a face names it."""
+
+    text: bytes
+    name: str
+    """The name of the call's argument."""
+    advice: str = ""
+    """What the policy may do beside adding context if the text occurs more than once."""
+
+    def place_in(self, data: bytes, path: str, line: int | None = None) -> int:
+        """Return where it occurs, or where it begins in `line`, counted from 1.
+
+        Raises ToolError, with the lines, unless it does so exactly once.
+        """
+        start, end, where = 0, len(data), f"in {path}"
+        if line is not None:
+            lines, where = lines_of(data), f"in line {line} of {path}"
+            if not 1 <= line <= len(lines):
+                raise ToolError(f"{path} has no line {line}")
+            start = sum(map(len, lines[: line - 1]))
+            # The match starts in this line but may extend into the next ones.
+            end = start + len(lines[line - 1]) + len(self.text) - 1
+        found = list(islice(_matches(data, self.text, start, end), MATCHES_TOLD + 1))
+        if not found:
+            raise ToolError(f"{self.name} does not occur {where}{self._hint(data)}")
+        if len(found) == 1:
+            return found[0]
+        numbers = dict.fromkeys(line_of(data, each) for each in found[:MATCHES_TOLD])
+        told = ", ".join(map(str, numbers)) + (" and more" if len(found) > MATCHES_TOLD else "")
+        where = f"in {path}, at lines {told}" if len(numbers) > 1 else f"in line {told} of {path}"
+        advice = f"add context to make it unique{self.advice}"
+        raise ToolError(f"{self.name} occurs more than once {where}; {advice}")
+
+    def _hint(self, data: bytes) -> str:
+        """Return what may be wrong with a text that does not occur."""
+        if b"\r\n" in data and self.text.replace(b"\n", b"\r\n") in data:
+            return f"; the file's lines end in \\r\\n, and {self.name}'s do not"
+        longest = max((line.strip() for line in self.text.split(b"\n")), key=len)
+        at = data.find(longest) if longest else -1
+        told = "holds one of its lines: compare whitespace and line ends"
+        return f"; line {line_of(data, at)} {told}" if at >= 0 else ""
 
 
-def _matches(data: bytes, old: bytes) -> Iterator[int]:
-    at = data.find(old)
+def _matches(data: bytes, old: bytes, start: int, end: int) -> Iterator[int]:
+    at = data.find(old, start, end)
     while at >= 0:
         yield at
-        at = data.find(old, at + 1)
-
-
-def match_in_line(data: bytes, old: bytes, path: str, line: int) -> int:
-    """Return where `old` starts in `line`, from 1. Raises ToolError unless it does exactly once."""
-    lines = lines_of(data)
-    if not old or not 1 <= line <= len(lines):
-        raise ToolError(f"old_str is empty, or {path} has no line {line}")
-    start = sum(map(len, lines[: line - 1]))
-    # The match starts in this line but may extend into the next ones.
-    end = start + len(lines[line - 1]) + len(old) - 1
-    at = data.find(old, start, end)
-    if at < 0 or data.find(old, at + 1, end) >= 0:
-        found = "more than once" if at >= 0 else "not"
-        raise ToolError(f"old_str begins {found} in line {line} of {path}")
-    return at
+        at = data.find(old, at + 1, end)

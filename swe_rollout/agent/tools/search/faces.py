@@ -6,7 +6,6 @@ why.
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from swe_rollout.agent.tools.base import (
 )
 from swe_rollout.agent.tools.face import Call, Face, renamed
 from swe_rollout.agent.tools.files import PathKind
+from swe_rollout.agent.tools.search.glob import Glob
 from swe_rollout.agent.tools.search.grep import (
     Context,
     Counts,
@@ -90,11 +90,7 @@ def _pattern(call: Call, name: str, *, ignores_case: bool = False) -> Pattern:
 
 def _like(pattern: str, *, ignores_case: bool = False) -> Callable[[str], bool]:
     """Return a filter for paths whose name, or whose end for a pattern with `/`, matches."""
-    by_path = "/" in pattern
-    whole = f"*/{pattern.lstrip('/')}" if by_path else pattern
-    flags = re.IGNORECASE if ignores_case else re.NOFLAG
-    compiled = re.compile(fnmatch.translate(whole), flags)
-    return lambda path: bool(compiled.match(f"/{path}" if by_path else path.rpartition("/")[2]))
+    return Glob.of(f"**/{pattern.lstrip('/')}", ignores_case=ignores_case).matches
 
 
 async def _search(
@@ -176,8 +172,8 @@ async def _names(
         folder, name = posixpath.split(folder)
         walked = Walk((Entry(name.encode(errors="replace"), is_marked=False),), complete=True)
     entries = [each for each in walked.entries if each.is_marked or not folders]
-    accepts = _like(pattern.text, ignores_case=pattern.ignores_case)
     if by_wildcards := pattern.is_fixed and _GLOB.search(pattern.text) is not None:
+        accepts = _like(pattern.text, ignores_case=pattern.ignores_case)
         entries = await selected(entries, accepts)
     prefix = prefix_of(call, folder)
     paths = sorted(each.path.decode("utf-8", "surrogateescape") for each in entries)

@@ -53,7 +53,7 @@ class Glob:
     """The segments of each alternative; None stands for `**`."""
 
     @classmethod
-    def of(cls, pattern: str, *, anywhere: bool = False) -> Glob:
+    def of(cls, pattern: str, *, anywhere: bool = False, ignores_case: bool = False) -> Glob:
         """Compile a pattern; with `anywhere`, one without a slash matches names at any depth.
 
         Raises ToolError for a pattern that is empty, too long, or has too many alternatives.
@@ -62,7 +62,10 @@ class Glob:
             raise ToolError(f"a glob has 1 to {_MAX_LENGTH} characters, none of them NUL")
         return cls(
             tuple(
-                _segments(f"**/{each}" if anywhere and "/" not in each else each)
+                _segments(
+                    f"**/{each}" if anywhere and "/" not in each else each,
+                    re.IGNORECASE if ignores_case else re.NOFLAG,
+                )
                 for each in _alternatives(pattern)
             )
         )
@@ -103,13 +106,13 @@ def _past_stars(segments: Sequence[re.Pattern[str] | None], states: set[int]) ->
     return reached
 
 
-def _segments(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
+def _segments(pattern: str, flags: re.RegexFlag) -> tuple[re.Pattern[str] | None, ...]:
     parts = [part for part in pattern.split("/") if part not in {"", "."}]
     if parts.count("**") > _MAX_STARS:
         raise ToolError(f"a glob has at most {_MAX_STARS} parts **")
     # `translate` makes patterns that do not backtrack.
     return tuple(
-        None if part == "**" else re.compile(fnmatch.translate(re.sub(r"\*+", "*", part)))
+        None if part == "**" else re.compile(fnmatch.translate(re.sub(r"\*+", "*", part)), flags)
         for part in parts
     )
 

@@ -11,6 +11,7 @@ from typing import Final
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError, readable
 from swe_rollout.agent.tools.face import Call
+from swe_rollout.agent.tools.files import script
 from swe_rollout.agent.tools.marks import new_mark
 from swe_rollout.agent.tools.search.pattern import Pattern
 from swe_rollout.agent.tools.search.tree import Tree
@@ -156,12 +157,8 @@ async def matching_lines(
     options = [mark, str(context.line_bytes + 32), str(_MAX_CONTENT_BYTES)]
     options += [*(str(each or "") for each in numbers), " ".join(flags), text]
     files = [f"./{path.decode(errors='surrogateescape')}" for path in paths[:count]]
-    result = await call.sandbox.exec(
-        ["/bin/sh", "-c", _CONTENT, "sh", tree.folder, *options, *files],
-        env=pattern.env,
-        timeout_s=call.remaining_s,
-        max_output=_MAX_CONTENT_BYTES,
-    )
+    words, env = [tree.folder, *options, *files], pattern.env
+    result = await script(call, _CONTENT, *words, env=env, max_output=_MAX_CONTENT_BYTES)
     is_cut = result.timed_out or len(result.stdout) >= _MAX_CONTENT_BYTES
     output = result.stdout.rpartition(b"\n")[0] if is_cut else result.stdout
     left = len(paths) - count
@@ -176,11 +173,12 @@ async def matching_lines(
 async def matching_names(call: Call, pattern: Pattern, paths: Sequence[str]) -> list[str]:
     """Return the paths whose last component matches."""
     names = "\n".join(path.rpartition("/")[2].replace("\n", "?") for path in paths) + "\n"
-    result = await call.sandbox.exec(
-        ["/bin/sh", "-c", _NUMBERS, "sh", *pattern.options],
+    result = await script(
+        call,
+        _NUMBERS,
+        *pattern.options,
         env=pattern.env,
         stdin=names.encode("utf-8", "surrogateescape"),
-        timeout_s=call.remaining_s,
         max_output=_MAX_NAMES_BYTES,
     )
     numbers = [int(each) for each in result.stdout.split() if each.isdigit()]
@@ -190,11 +188,14 @@ async def matching_names(call: Call, pattern: Pattern, paths: Sequence[str]) -> 
 async def _over_files(
     call: Call, text: str, pattern: Pattern, folder: str, paths: Sequence[bytes]
 ) -> ExecResult:
-    return await call.sandbox.exec(
-        ["/bin/sh", "-c", text, "sh", folder, *pattern.options, "--"],
+    return await script(
+        call,
+        text,
+        folder,
+        *pattern.options,
+        "--",
         env=pattern.env,
         stdin=b"".join(b"./%s\0" % path for path in paths),
-        timeout_s=call.remaining_s,
         max_output=_MAX_NAMES_BYTES,
     )
 

@@ -11,7 +11,7 @@ from typing import Final
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError, readable
 from swe_rollout.agent.tools.face import Call
-from swe_rollout.agent.tools.files import PathInfo, PathKind, check_path, look, need_file
+from swe_rollout.agent.tools.files import PathInfo, PathKind, check_path, look, need_file, script
 
 MAX_BYTES: Final = 4 << 20
 """Maximum bytes of names, about 70,000 names; a larger tree is walked in part."""
@@ -99,11 +99,8 @@ async def walk(
     # Marked paths are printed twice in a row, so no name can be mistaken for a mark.
     kernel = _KERNEL if folder == "/" else ()
     expression = ["(", *kernel, *prune, ")", "-prune", "-o", *kind, "-print0", *mark, "-print0"]
-    result = await call.sandbox.exec(
-        ["/bin/sh", "-c", _WALK, "sh", folder, str(max_bytes), *levels, *expression],
-        timeout_s=call.remaining_s,
-        max_output=max_bytes,
-    )
+    words = [folder, str(max_bytes), *levels, *expression]
+    result = await script(call, _WALK, *words, max_output=max_bytes)
     if not result.stdout and not result.ok and not result.timed_out:
         raise ToolError(f"{folder} can't be searched")
     return Walk(

@@ -128,7 +128,7 @@ async def test_str_replace_changes_the_span_alone(sandbox: Sandbox) -> None:
 
     assert file.read_bytes() == b"all:\r\n\t  x = 2 \r\n\r\nna\xefve\n    keep  \n"
     assert seen == (
-        f"edited {file}; lines 1 to 5 now:\n"
+        f"edited {file}; lines 1 to 5 of 5 now:\n"
         "     1\tall:\r\n     2\t\t  x = 2 \r\n     3\t\r\n     4\tna�ve\n     5\t    keep  "
     )
 
@@ -390,7 +390,7 @@ async def test_a_file_is_made_seen_and_edited_l21(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("old", "line", "why"),
     [
-        ("a", 2, "not in line 2"),
+        ("a", 2, "does not occur in line 2"),
         ("a", 3, "more than once in line 3"),
         ("a", 9, "no line 9"),
         ("a", 0, "no line 0"),

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.lines import (
     MATCHES_TOLD,
+    Wanted,
     encoded,
     line_of,
     lines_of,
-    match_in_line,
     numbered,
-    only_match,
     page,
     shown_line,
     snippet,
@@ -41,10 +40,10 @@ def test_lines_are_all_of_the_file(data: bytes) -> None:
 def test_the_only_match_is_found_and_others_are_told(data: bytes, old: bytes) -> None:
     found = places(data, old)
     if len(found) == 1:
-        assert only_match(data, old, "f") == found[0]
+        assert Wanted(old, "old").place_in(data, "f") == found[0]
         return
     with pytest.raises(ToolError) as raised:
-        only_match(data, old, "f")
+        Wanted(old, "old").place_in(data, "f")
     if found:
         assert str(line_of(data, found[0])) in str(raised.value)
         assert "more than once" in str(raised.value)
@@ -56,18 +55,18 @@ def test_the_only_match_is_found_and_others_are_told(data: bytes, old: bytes) ->
 def test_a_match_in_a_line_begins_there(data: bytes, old: bytes, line: int) -> None:
     found = [at for at in places(data, old) if line_of(data, at) == line]
     if len(found) == 1 and line >= 1:
-        assert match_in_line(data, old, "f", line) == found[0]
+        assert Wanted(old, "old").place_in(data, "f", line) == found[0]
     else:
         with pytest.raises(ToolError):
-            match_in_line(data, old, "f", line)
+            Wanted(old, "old").place_in(data, "f", line)
 
 
 def test_many_matches_are_told_in_part() -> None:
     with pytest.raises(ToolError) as raised:
-        only_match(b"x\n" * 1000, b"x", "f")
+        Wanted(b"x", "old").place_in(b"x\n" * 1000, "f")
     assert f", {MATCHES_TOLD} and more; add context" in str(raised.value)
     with pytest.raises(ToolError, match="more than once in line 1 of f"):
-        only_match(b"xx", b"x", "f")
+        Wanted(b"x", "old").place_in(b"xx", "f")
 
 
 @given(st.lists(st.text(max_size=80)), st.integers(0, 2000))

@@ -166,9 +166,14 @@ async def test_files_and_folders_are_found_by_name(sandbox: Sandbox) -> None:
     assert (
         await see(sandbox, "test_?.py", "src/deep", "search_files") == "1 file\nsrc/deep/test_b.py"
     )
-    assert await see(sandbox, "src/**/test_*.py", command="search_files") == (
-        "1 file\nsrc/deep/test_b.py"
+    assert await see(sandbox, "src/**/Test_{a,b}.py", command="search_files") == (
+        "2 files\nsrc/deep/test_b.py\nsrc/test_a.py"
     )
+    assert await see(sandbox, "src/*.py", command="search_files") == "1 file\nsrc/test_a.py"
+    assert await see(sandbox, "*{" * 999, command="search_files") == (
+        "error: a glob has 1 to 1000 characters, none of them NUL"
+    )
+    assert await see(sandbox, "{" * 1999, command="search_files") == "0 files"
     assert await see(sandbox, "test", command="search_dir") == "1 folder\nsrc/Test"
     assert await see(sandbox, "test", command="search_dir", case_sensitive=True) == "0 folders"
     assert await see(sandbox, "a.b", command="search_files") == "1 file\na.b"
