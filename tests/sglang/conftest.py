@@ -12,16 +12,18 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from sglang.served import COMMAND, MODEL, Breakable, Served, command, named, require_installed
+from sglang.served import (
+    COMMAND,
+    LONG,
+    MODEL,
+    Breakable,
+    Served,
+    command,
+    named,
+    require_installed,
+)
 from swe_rollout.engine.sglang.engine import SglangEngine
 from swe_rollout.spec.policy import SglangPolicy
-
-LONG_CONTEXT = (
-    '--json-model-override-args={"max_position_embeddings": 65536}',
-    "--max-total-tokens=262144",
-)
-"""Flags for the tiny model: its positions are relative, and a token's keys and values take 1 KiB.
-Past the lengths that it was trained on it says noise, with exact logprobs."""
 
 
 @pytest.fixture(scope="session")
@@ -62,8 +64,9 @@ def roomy(request: pytest.FixtureRequest) -> Served:
     """Start a server whose context holds what any harness sends; the user's own has to."""
     if (own := named()) is not None:
         return own
-    server: Breakable = request.getfixturevalue("breakable")(*LONG_CONTEXT)
-    return Served(server.url, MODEL, MODEL, is_tiny=True)
+    flags = ("--model-path", str(LONG), "--max-total-tokens=262144")  # 1 KiB each
+    server: Breakable = request.getfixturevalue("breakable")(*flags)
+    return Served(server.url, LONG, LONG, is_tiny=True)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from swe_rollout.tokens.log import InputIds
 ROOT = Path(__file__).parents[2]
 COMMAND = ROOT / "scripts" / "sglang-cpu"
 STATE = ROOT / ".sglang"
-MODEL, UPDATE = STATE / "model", STATE / "model-update"
+MODEL, UPDATE, LONG = (STATE / name for name in ("model", "model-update", "model-long"))
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def _played(served: Served, folder: Path, harness: object) -> list[dict[str, Any
         policy={"sglang": {"url": served.url}, "tokenizer": str(served.tokenizer)},
         sampling={"temperature": TEMPERATURE},
         agent={"harness": harness},
-        limits={"contextTokens": 60_000, "maxNewTokens": 48, "turns": 8, "episodeSeconds": 900},
+        limits={"contextTokens": 60_000, "maxNewTokens": 48, "turns": 6, "episodeSeconds": 900},
         grading={"enabled": False},
     )
     state = printed_json(swe_rollout("run", str(job.path), "-o", "json"))

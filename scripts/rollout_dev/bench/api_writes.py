@@ -68,7 +68,7 @@ FLOOR = 1.5
 """The pods of an episode: one in which the agent works and tests run, and a second one for the
 blind run of each patch that resolves its task, which is every other one here."""
 SYSTEM = "swe-rollout-system"
-_PATIENCE_S = 420.0
+_PATIENCE_S = 1500.0
 _SETTLE_S = 5.0
 """A pause at the end, for the last deletions of pods and the last status."""
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from rollout_dev.sglang_cpu import environment, server
 from rollout_dev.sglang_cpu.environment import HERE, MODEL, ROUTER, STATE, UPDATE, VENV
 
-_FLAGS = (
+FLAGS = (
     "--host 127.0.0.1 --device cpu --dtype float32 --attention-backend torch_native "
     "--max-total-tokens 65536 --max-running-requests 32 --sleep-on-idle --log-level warning"
 )
@@ -76,7 +76,7 @@ def _up(state: Path, flags: list[str]) -> int:
     environment.make_models()
     server.require_memory(_MEMORY_GB)
     command = [str(VENV / "bin" / "python"), str(HERE / "launch.py"), "--model-path", str(MODEL)]
-    served = server.Server([*command, *_FLAGS.split(), *flags])
+    served = server.Server([*command, *FLAGS.split(), *flags])
     print(server.start(served, state=state, env=environment.variables()))
     return 0
 

@@ -1,4 +1,4 @@
-"""The two environments and two checkpoints of the CPU server, each made once and kept.
+"""The two environments and three checkpoints of the CPU server, each made once and kept.
 
 A stamp next to each one records its inputs.
 """
@@ -24,6 +24,8 @@ TORCH = STATE / "torch"
 MODEL = STATE / "model"
 UPDATE = STATE / "model-update"
 """A checkpoint of the same shape with other weights, for updating a server."""
+LONG = STATE / "model-long"
+"""A checkpoint with a longer context."""
 _VENV_GB, _ROUTER_GB = 6.0, 0.2
 _INSTALL_S, _TRAIN_S = 3600.0, 1200.0
 """Time limits; on two free cores training takes two minutes."""
@@ -62,12 +64,12 @@ def require() -> None:
 
 
 def make_models() -> None:
-    """Train the model and change a copy of it, unless both match their recipes."""
+    """Train the model and change two copies of it, unless all match their recipes."""
     require()
     recipe = _texts(HERE / "tiny_model.py", *sorted(_TOKENIZER.iterdir()))
     _make(MODEL, recipe, [HERE / "tiny_model.py", _TOKENIZER, MODEL])
-    changed = recipe + _texts(HERE / "tiny_update.py")
-    _make(UPDATE, changed, [HERE / "tiny_update.py", MODEL, UPDATE])
+    for program, changed in ((HERE / "tiny_update.py", UPDATE), (HERE / "tiny_long.py", LONG)):
+        _make(changed, recipe + _texts(program), [program, MODEL, changed])
 
 
 def variables() -> dict[str, str]:
