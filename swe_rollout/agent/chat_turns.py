@@ -29,7 +29,6 @@ from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.engine.chat.base import ChatCall, ChatRequest, ChatResponse, ChatTool
 from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import InternalError
-from swe_rollout.spec.limits import CutTurns
 from swe_rollout.tokens.log import RequestProof
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall
@@ -109,7 +108,7 @@ class ChatTurns(PolicyTurns):
             return self._overflow(branch, str(error))
 
     async def _read_response(self, response: ChatResponse, turn: TurnBuilder) -> SampledTurn:
-        said, usage, limits = response.message, response.usage, self._parts.limits
+        said, usage = response.message, response.usage
         self._state.models.setdefault(response.model)
         turn.finish_reason = response.finish_reason
         turn.cached_tokens, turn.counted_tokens = usage.cached_tokens, usage.completion_tokens
@@ -119,12 +118,10 @@ class ChatTurns(PolicyTurns):
             turn.calls = await off_loop(self._calls, said.calls, words)
             stop = None if turn.calls else StopReason.FINISHED
             return SampledTurn(turn.text, words, turn.calls, stop)
-        # A truncated turn may contain half a call, so nothing in it is parsed or run.
-        if 0 < usage.completion_tokens < limits.max_new_tokens:
-            return SampledTurn(turn.text, words, stop=StopReason.CONTEXT_FULL)
-        if limits.cut_turns is CutTurns.END:
-            return SampledTurn(turn.text, words, stop=StopReason.TOKEN_LIMIT)
-        cut = cut_call(usage.completion_tokens or limits.max_new_tokens)
+        tokens = usage.completion_tokens or self._parts.limits.max_new_tokens
+        if stop := self._stop_of_cut(tokens):
+            return SampledTurn(turn.text, words, stop=stop)
+        cut = cut_call(tokens)
         turn.calls = tuple(replace(cut, name=call.name, id=call.id) for call in said.calls)
         turn.calls = turn.calls or (cut,)
         return SampledTurn(turn.text, words, turn.calls)

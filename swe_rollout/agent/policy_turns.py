@@ -173,8 +173,15 @@ class PolicyTurns:
                 why=f"it ended the episode's first call, after {len(branch.log)} tokens, as full",
                 fix="let its info() return the context_tokens that it has",
             )
-        # A truncated turn may contain half a call, so nothing in it is parsed or run.
-        if len(turn.ids) < limits.max_new_tokens:
+        return self._stop_of_cut(len(turn.ids))
+
+    def _stop_of_cut(self, tokens: int) -> StopReason | None:
+        """Return why a turn that was cut after `tokens` ends the agent; None if it may go on.
+
+        It may contain half a call, so nothing in it is parsed or run.
+        """
+        limits = self._parts.limits
+        if tokens < limits.max_new_tokens:
             return StopReason.CONTEXT_FULL
         return StopReason.TOKEN_LIMIT if limits.cut_turns is CutTurns.END else None
 

@@ -51,15 +51,11 @@ class Signature:
     @classmethod
     def of(cls, function: Callable[..., object]) -> Signature:
         """Read a function. Raises ExtensionError if it can't be offered to a policy."""
-        return _Function(function).signature()
+        return _Function(function).read()
 
     def injected(self, **values: object) -> dict[str, object]:
         """Return the values of the parameters that the harness supplies."""
         return {name: values[which] for name, which in self.harness.items()}
-
-
-class _UnreadableError(ValueError):
-    """The function can't be read as a tool; the text says why."""
 
 
 class _Function:
@@ -71,21 +67,10 @@ class _Function:
         self._doc = inspect.getdoc(function) or ""
         self._texts = _documented(self._doc)
 
-    def signature(self) -> Signature:
-        name = getattr(self._function, "__name__", type(self._function).__name__)
-        try:
-            return self._read()
-        except _UnreadableError as error:
-            raise ExtensionError(
-                f"the tool {name} can't be made",
-                why=str(error),
-                fix="see docs/how-to/extend/tools.md for what a tool's function looks like",
-            ) from error
-
-    def _read(self) -> Signature:
+    def read(self) -> Signature:
         description = " ".join(re.split(r"\n\s*\n", self._doc.strip(), maxsplit=1)[0].split())
         if not description:
-            raise _UnreadableError("it has no docstring, which tells the policy what it does")
+            raise self._unreadable("it has no docstring, which tells the policy what it does")
         parameters: list[Parameter] = []
         configuration: dict[str, inspect.Parameter] = {}
         harness: dict[str, str] = {}
@@ -98,11 +83,16 @@ class _Function:
             elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
                 parameters.append(self._parameter(parameter, annotation))
             else:
-                raise _UnreadableError(
+                raise self._unreadable(
                     f"the policy can't give the parameter {parameter} by name; "
                     "name each one, with its type"
                 )
         return Signature(description, tuple(parameters), configuration, harness)
+
+    def _unreadable(self, why: str) -> ExtensionError:
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        fix = "see docs/how-to/extend/tools.md for what a tool's function looks like"
+        return ExtensionError(f"the tool {name} can't be made", why=why, fix=fix)
 
     def _annotation(self, parameter: inspect.Parameter) -> object:
         """Return the type, or the text of an annotation that is imported only for type checking."""
@@ -128,7 +118,7 @@ class _Function:
             choices = get_args(plain)
             plain = type(choices[0]) if len({type(choice) for choice in choices}) == 1 else plain
         if plain not in (str, int) if choices else plain not in _TYPES:
-            raise _UnreadableError(
+            raise self._unreadable(
                 f"the parameter {name} has the type {_shown(annotation)}; a policy can give str, "
                 "int, float, bool, list[str], list[int], list[float] or Literal, and `| None` "
                 "with a default; what the job configures stands behind `*`"

@@ -17,7 +17,7 @@ from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
-from swe_rollout.errors import SandboxError
+from swe_rollout.errors import EngineError, SandboxError
 from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
@@ -96,6 +96,15 @@ def player(*texts: str, pause_s: float = 0.0) -> Player:
     return Player([encode(text + END) for text in texts], pause_s=pause_s)
 
 
+def gone() -> Player:
+    """An engine that fails in its first turn."""
+
+    def fail(_: object) -> None:
+        raise EngineError("the engine is gone")
+
+    return Player([], before=fail)
+
+
 class Aborting(Player):
     """Gives `step` tokens at a time under a new weight version each, aborted but for the last."""
 
@@ -125,6 +134,8 @@ class Echo(FilelessSandbox):
     output: bytes | None = None
     commands: list[str] = field(default_factory=list)
     timeouts: list[float] = field(default_factory=list)
+    fails: str = ""
+    """Commands that hold this text fail."""
     lost: bool = False
     pause_s: float = 0.0
     busy: asyncio.Event = field(default_factory=asyncio.Event)
@@ -148,7 +159,8 @@ class Echo(FilelessSandbox):
         self.busy.set()
         await asyncio.sleep(self.pause_s)
         data = command.encode() if self.output is None else self.output
-        return ExecResult(0, data, b"", stdout_bytes=len(data))
+        code = 1 if self.fails and self.fails in command else 0
+        return ExecResult(code, data, b"", stdout_bytes=len(data))
 
 
 @dataclass

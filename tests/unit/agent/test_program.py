@@ -16,7 +16,7 @@ from swe_rollout.spec.limits import Limits
 from swe_rollout.testing.extensions.agents import AgentContract
 from swe_rollout.types.deadline import CLOCK, Deadline
 from swe_rollout.types.episode import StopReason
-from unit.agent.agent_parts import SUBMIT, Echo, bash, loop_of, player
+from unit.agent.agent_parts import SUBMIT, Echo, bash, gone, loop_of, player
 from waits import PATIENCE_S
 
 
@@ -129,13 +129,8 @@ async def test_a_failure_in_a_turn_can_not_be_hidden() -> None:
             await context.turn()
         return StopReason.FINISHED
 
-    def fail(_: object) -> None:
-        raise EngineError("the engine is gone")
-
-    engine = player(SUBMIT)
-    engine.before = fail
     with pytest.raises(EngineError, match="gone"):
-        await loop_of(engine, program=hides).run()
+        await loop_of(gone(), program=hides).run()
 
 
 async def test_a_program_that_hangs_is_cancelled_after_the_episode_s_time(

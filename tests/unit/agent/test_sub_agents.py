@@ -19,7 +19,17 @@ from swe_rollout.tokens.branch import BranchKind
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import Generation
-from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, Player, bash, encode, loop_of, player
+from unit.agent.agent_parts import (
+    RENDERER,
+    SUBMIT,
+    Echo,
+    Player,
+    bash,
+    encode,
+    gone,
+    loop_of,
+    player,
+)
 from unit.agent.branch_checks import assert_branches_hold
 from waits import PATIENCE_S
 
@@ -142,13 +152,8 @@ async def test_a_failure_in_a_sub_agent_ends_the_episode() -> None:
             await context.turn()
         return StopReason.FINISHED
 
-    def fail(_: object) -> None:
-        raise EngineError("the engine is gone")
-
-    engine = player(SUBMIT)
-    engine.before = fail
     with pytest.raises(EngineError, match="gone"):
-        await loop_of(engine, program=hides).run()
+        await loop_of(gone(), program=hides).run()
 
 
 async def test_a_restart_keeps_what_was_sampled_and_goes_on_with_other_messages() -> None:

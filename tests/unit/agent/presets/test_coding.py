@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-
 import pytest
 
 from swe_rollout import ToolError, tool
 from swe_rollout.agent.presets.coding import Work, work_of
-from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.spec.limits import Limits
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import ToolCall
@@ -48,26 +44,6 @@ HAND_IN = ["Done.", SUBMIT]
 ROOMY = Limits(turns=30)
 
 
-@dataclass
-class Failing(Echo):
-    """Commands that run tests fail."""
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = 1 << 20,
-    ) -> ExecResult:
-        result = await super().exec(
-            command, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s, max_output=max_output
-        )
-        return replace(result, exit_code=1 if "pytest" in str(command) else 0)
-
-
 async def test_the_phase_follows_the_work_and_is_told_once() -> None:
     """A6."""
     look = ["I search.", "Phase: exploration", run("ls")]
@@ -102,8 +78,17 @@ async def test_nothing_is_asked_after_a_test_or_without_the_option(
 
 async def test_failed_attempts_are_bounded() -> None:
     options: dict[str, object] = {"maxImplementationAttempts": 2}
+    failing = Echo(fails="pytest")
     played = episode(
-        "coding", PATCH, TEST, PATCH, TEST, PATCH, options=options, sandbox=Failing(), limits=ROOMY
+        "coding",
+        PATCH,
+        TEST,
+        PATCH,
+        TEST,
+        PATCH,
+        options=options,
+        sandbox=failing,
+        limits=ROOMY,
     )
 
     assert await played.run() is StopReason.TURN_LIMIT
@@ -113,7 +98,8 @@ async def test_failed_attempts_are_bounded() -> None:
 
 async def test_a_test_that_fails_before_any_change_is_no_attempt() -> None:
     options: dict[str, object] = {"maxImplementationAttempts": 1}
-    played = episode("coding", TEST, HAND_IN, options=options, sandbox=Failing(), limits=ROOMY)
+    failing = Echo(fails="pytest")
+    played = episode("coding", TEST, HAND_IN, options=options, sandbox=failing, limits=ROOMY)
 
     assert await played.run() is StopReason.SUBMITTED
 
