@@ -75,7 +75,7 @@ class Conversations:
         self.state = state or EpisodeState(parts, lambda _: None)
         self.over = asyncio.Event()
         """Set once nothing is answered any more: a limit was reached, or something failed."""
-        self.chains = Chains()
+        self._chains = Chains()
         self.stop: StopReason | None = None
         """The limit that ended the episode."""
         self._parts, self._episode, self._sampling = parts, episode, sampling
@@ -122,12 +122,11 @@ class Conversations:
     async def answer(self, request: Request, digests: list[bytes] | None = None) -> Answer:
         """Answer a request; one that was answered, and not gone on from, gets the same answer.
 
-        `digests` are its own, of `chains`. Cancelling the call does not end the sampling. Raises
+        `digests` are its own. Cancelling the call does not end the sampling. Raises
         BadRequestError, EndedError, and the error that ended the episode.
         """
         self._check()
-        self._refuse_long(request)
-        digests = digests or self.chains.of(request, size_of(request))
+        digests = digests or self.digests(request, size_of(request))
         node = next((n for n in self._nodes.get(digests[-1], ()) if n.answers(request)), None)
         # Nothing is awaited before the node is known, so that equal requests find it.
         node = node or self._begun(request, digests)
@@ -138,9 +137,16 @@ class Conversations:
                 self._check()
             raise
 
+    def digests(self, request: Request, size: int) -> list[bytes]:
+        """Return the digests of a request of at most `size` characters. Raises BadRequestError."""
+        longest = self._parts.limits.context_tokens * _LONGEST_TOKEN
+        # What is far too long is refused without much work.
+        if size > longest and size_of(request) > longest:
+            raise _too_long()
+        return self._chains.of(request, size)
+
     async def count(self, request: Request) -> int:
         """Return how many tokens a conversation has as a prompt. Raises BadRequestError."""
-        self._refuse_long(request)
         return len((await self._prompt(request)).ids)
 
     def _check(self) -> None:
@@ -148,11 +154,6 @@ class Conversations:
             raise self.state.failure
         if self._is_closed or self.stop is not None:
             raise EndedError(self.stop.value if self.stop else "its session was closed")
-
-    def _refuse_long(self, request: Request) -> None:
-        """Refuse what is far too long, without much work."""
-        if size_of(request) > self._parts.limits.context_tokens * _LONGEST_TOKEN:
-            raise _too_long()
 
     def _begun(self, request: Request, digests: list[bytes]) -> Node:
         """Start to sample the answer to a new request."""

@@ -171,7 +171,7 @@ async def _read(http: web.Request, session: Served, dialect: Dialect) -> tuple[W
 
     def read() -> tuple[Wanted, list[bytes]]:
         wanted = dialect.read(body)
-        return wanted, session.conversations.chains.of(wanted.request, len(body))
+        return wanted, session.conversations.digests(wanted.request, len(body))
 
     if len(body) < _LARGE_BYTES:
         return read()
