@@ -135,6 +135,17 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class SampleReplaced:
+    """A sample failed for good, and another one of its task is played in its place.
+
+    It precedes the commit of the failed one.
+    """
+
+    failed: EpisodeId
+    by: EpisodeId
+
+
+@dataclass(frozen=True, slots=True)
 class EngineCallBegan:
     """A call to the engine for a turn begins. An `EngineCall` follows."""
 
@@ -226,6 +237,7 @@ Event: TypeAlias = (
     | PhaseBegan
     | TurnEnded
     | Committed
+    | SampleReplaced
     | EngineCallBegan
     | EngineCall
     | SandboxStart

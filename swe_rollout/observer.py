@@ -20,6 +20,7 @@ from swe_rollout.events import (
     Phase,
     PhaseBegan,
     Planned,
+    SampleReplaced,
     SandboxStart,
     Service,
     StoreFailed,
@@ -53,6 +54,9 @@ class Observer:
 
     def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None:
         """Attempt number `attempt` failed, and another one follows."""
+
+    def replaced(self, failed: EpisodeId, by: EpisodeId) -> None:
+        """A sample failed for good, and `by` is played in its place, one more episode."""
 
     def done(self, trajectory: Trajectory) -> None:
         """A trajectory was committed."""
@@ -96,6 +100,7 @@ _CALLS: Final[dict[type, Callable[[Observer, Any], None]]] = {
     AttemptEnded: lambda to, event: to.attempt_ended(event.episode, event.trajectory),
     AttemptRetried: lambda to, event: to.retried(event.episode, event.failure, event.attempt),
     Committed: lambda to, event: to.done(event.trajectory),
+    SampleReplaced: lambda to, event: to.replaced(event.failed, event.by),
     FoundCommitted: lambda to, event: to.earlier(event.trajectory),
     Planned: lambda to, event: to.planned(event.episodes, event.committed),
     Waited: lambda to, event: to.waited(event.service, event.seconds),

@@ -23,12 +23,14 @@ class Counts:
 
     outcomes: OutcomeCounts
     total: int
-    """Tasks times samples, as reported by the workers."""
+    """Tasks times samples, and replacements, as reported by the workers."""
     running: int
     grading: int = 0
     """Running episodes that are being graded."""
     unknown: int = 0
     """Episodes of workers that have not reported yet."""
+    replaced: int = 0
+    """Failed episodes in whose place another was or will be played."""
     masked_now: int = 0
     """Masked episodes committed by workers of this job object, not of an earlier one."""
 
@@ -45,7 +47,9 @@ class Counts:
             total = max(total, sum(planned))
         known = observed.progress.values()
         whole = max((each.planned for each in known), default=0)
-        unknown = max(0, whole - sum(each.episodes.total for each in known))
+        replaced = sum(each.episodes.replaced for each in known)
+        unknown = max(0, whole + replaced - sum(each.episodes.total for each in known))
+        replaced = max(replaced, previous.episodes.replaced)
         masked_now = sum(each.masked_now for each in known)
         live = [
             progress.episodes
@@ -53,7 +57,7 @@ class Counts:
             if pod.running and (progress := pod.progress) is not None
         ]
         running, grading = sum(e.running for e in live), sum(e.grading for e in live)
-        return cls(outcomes, total, running, grading, unknown, masked_now)
+        return cls(outcomes, total, running, grading, unknown, replaced, masked_now)
 
     @property
     def episodes(self) -> EpisodeCounts:
@@ -68,6 +72,7 @@ class Counts:
             tampered=self.outcomes.tampered,
             unproven=self.outcomes.unproven,
             masked=self.outcomes.masked,
+            replaced=self.replaced,
         )
 
 

@@ -221,6 +221,7 @@ def _success(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Findin
     if (spent := _budget(spec, counts, at_least=0)) is not None:
         return spent
     message = f"{done.committed} of {done.total} episodes committed, {done.masked} masked"
+    message += f", {done.replaced} of them replaced" if done.replaced else ""
     return Finding(ConditionType.COMPLETE, "True", "AllCommitted", message)
 
 

@@ -51,9 +51,10 @@ def write_summary(summary: JobSummary, output: OutputFormat = OutputFormat.TABLE
     )
     write_failures(summary.failure_groups, output)
     mean = format_mean(summary.mean_reward, masked=summary.masked, committed=summary.committed)
+    replaced = f" ({summary.replaced} replaced)" if summary.replaced else ""
     say(
         f"{summary.job}: {summary.committed}/{summary.episodes} committed · "
-        f"{summary.resolved} resolved · {summary.masked} masked · "
+        f"{summary.resolved} resolved · {summary.masked} masked{replaced} · "
         f"mean reward {mean}"
     )
     if summary.forked_from:

@@ -80,6 +80,12 @@ class PlainRunLines(LiveProgress):
         self._is_planned = True
         self._print("planned", episodes=episodes, committed=committed)
 
+    def replaced(self, failed: EpisodeId, by: EpisodeId) -> None:
+        """Print that a sample failed for good, and which one takes its place."""
+        super().replaced(failed, by)
+        if self._may_print():
+            self._print("replaced", episode=failed, by=by)
+
     def retried(self, episode: EpisodeId, failure: Failure, attempt: int) -> None:
         """Print that an attempt failed."""
         super().retried(episode, failure, attempt)

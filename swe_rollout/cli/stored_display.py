@@ -98,7 +98,7 @@ class WatchedStore:
         self.progress.planned_episodes = plan.episodes + plan.unplanned(self.tally.listed)
         journals = await self._store.journals(self._job).listed()
         self._begun = len(journals.keys() - self.tally.listed)
-        return plan.missing(self.tally.listed) == 0
+        return await self.tally.left(plan) == 0
 
     def snapshot(self) -> Snapshot:
         """Return the current state."""

@@ -57,7 +57,7 @@ async def print_stored(log: ViewTarget, *, follow: bool) -> None:
         plan = await store.plan(log.ref.job)
         lines = [(t.finished_at, episode_line(t)) async for t in tally.read_new()]
         write_lines(at_time(time_, line) for time_, line in sorted(lines))
-        left = plan.missing(tally.listed)
+        left = await tally.left(plan)
         if not follow or not left:
             break
         await _rest(log.ref, time.monotonic() - began_s)

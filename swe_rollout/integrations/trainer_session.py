@@ -28,8 +28,6 @@ JOB_VARIABLE: Final = "SWE_ROLLOUT_JOB"
 BLOCK: Final = 2**24
 """How many samples of one task a process can number."""
 _BLOCKS: Final = 2**26
-REFILLS: Final = 2
-"""How many samples may be played in place of one that failed."""
 
 
 def block_of_rank() -> int:
@@ -81,7 +79,7 @@ class TrainerSession:
         A failure replaces only the sample, not its group. Raises
         FailureRateError as above.
         """
-        for _ in range(1 + REFILLS):
+        for _ in range(1 + self.session.job.spec.retry.refills):
             found = await self.run_episode(instance_id, sampling=sampling)
             if found.failure is None or not found.failure.retryable:
                 break

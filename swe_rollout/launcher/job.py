@@ -236,7 +236,7 @@ class RolloutJob(models.RolloutJob):
         epoch: int = 0,
         trained: Iterable[str] = (),
         ahead: int | None = None,
-        refills: int = 2,
+        refills: int | None = None,
         staleness: Staleness | None = None,
         engine: TokenEngine | None = None,
         progress: Subscriber | None = None,
@@ -245,8 +245,8 @@ class RolloutJob(models.RolloutJob):
 
         Records are committed as by `run`; stored episodes are not played again. At most `ahead`
         groups are in play or waiting beyond those taken. A sample that failed for good is replaced,
-        up to `refills` times. `trainer`, `epoch`, `trained` and `staleness` are as in
-        `StoredJob.groups`.
+        up to `refills` times, by default `spec.retry.refills`. `trainer`, `epoch`, `trained` and
+        `staleness` are as in `StoredJob.groups`.
 
         with job.stream("t1") as groups:
             for group in groups:

@@ -58,6 +58,7 @@ def summary_of(job: JobObject) -> JobSummary:
         tampered=counts.tampered,
         unproven=counts.unproven,
         masked=counts.masked,
+        replaced=counts.replaced,
         mean_reward=status.reward_sum / graded if graded else None,
         stop_reasons=dict(sorted(status.stop_reasons.items())),
         failures=dict(sorted(status.failures.items())),

@@ -107,6 +107,13 @@ class LiveProgress(Observer):
         del committed
         self.planned_episodes = episodes
 
+    def replaced(self, failed: EpisodeId, by: EpisodeId) -> None:
+        """Count one more episode: the group of a failed one stays open for it."""
+        del by
+        self.planned_episodes += 1
+        if self.title.group_size is not None:
+            self._open.setdefault(failed.instance, _OpenGroup()).ended -= 1
+
     def earlier(self, trajectory: Trajectory) -> None:
         """Count an episode of an earlier run, ignoring its speed."""
         self._count(trajectory)

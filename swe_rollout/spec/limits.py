@@ -89,6 +89,9 @@ class RetrySpec(Model):
     """Attempts at one episode in total; after the last, the episode is recorded as masked."""
     backoff_seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
     """The pause before the second attempt; doubled for each further one."""
+    refills: Annotated[int, Field(ge=0, le=100)] = 2
+    """How often a sample that failed for good is replaced by another one of its task, so that the
+    group stays whole. A failure that would come again is not. Fixed for a job in a store."""
     resume: Annotated[Resume, Field(exclude_if=lambda resume: resume is Resume.EXACT)] = (
         Resume.EXACT
     )

@@ -59,7 +59,7 @@ class EpisodeCounts(Model):
     """Counts of the job's episodes."""
 
     total: int = 0
-    """Tasks times samples."""
+    """Tasks times samples, and the replacements of failed samples."""
     committed: int = 0
     """Episodes in the store."""
     running: int = 0
@@ -76,6 +76,8 @@ class EpisodeCounts(Model):
     """Resolved episodes whose tests a forgery could pass, too."""
     masked: int = 0
     """Episodes committed with a failure, which earned no reward."""
+    replaced: int = 0
+    """Those of them in whose place another sample of their task was or will be played."""
 
 
 class RolloutJobStatus(Model):
@@ -125,7 +127,7 @@ class WorkerProgress(Model):
     """Conditions that are unmet now; empty if all is well."""
     finished: bool = False
     planned: int = 0
-    """Episodes of the whole job, including other shards."""
+    """Samples of the whole job, including other shards, without replacements."""
     masked_now: int = 0
     """Masked episodes that this worker itself committed."""
 

@@ -10,18 +10,23 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
 from swe_rollout.spec.outcomes import EpisodeOutcome, OutcomeCounts
 from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.plan import Plan
+from swe_rollout.store.refills import Refills
 from swe_rollout.store.store import Listing, Store
 from swe_rollout.text.formatting import format_number
 from swe_rollout.text.notebook_html import ROWS, Table, card
-from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.failure_groups import FailureGroup, FailureGroups
 from swe_rollout.types.trajectory import Trajectory
+
+_ANY: Final = 2**31
+"""More refills than any job has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,8 @@ class JobSummary:
     """Unresolved episodes whose tests passed only because the patch tampers with them."""
     unproven: int = 0
     """Resolved episodes whose tests a forgery could pass, too."""
+    replaced: int = 0
+    """Masked episodes in whose place another sample of their task was committed."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Tasks left out because an audit found them bad, by the checks that they failed."""
     failure_groups: tuple[FailureGroup, ...] = ()
@@ -135,6 +142,7 @@ class _Ended:
     """The values counted from one trajectory."""
 
     outcome: EpisodeOutcome
+    failure: Failure | None
     turns: int
     tokens: int
 
@@ -179,7 +187,7 @@ class JobTally:
                 self._damaged.append(record)
             else:
                 size = len(record.turns), record.token_count
-                self._ended[record.episode] = _Ended(record.outcome, *size)
+                self._ended[record.episode] = _Ended(record.outcome, record.failure, *size)
                 if record.failure is not None:
                     self._failures.add(record.episode, record.failure)
                 yield record
@@ -213,11 +221,23 @@ class JobTally:
             failures=dict(sorted(total.failures.items())),
             by_instance=tuple(_instance(name, ended) for name, ended in groups.items()),
             damaged=tuple(self._damaged),
+            replaced=len(self._replacements(plan, _ANY) & self._listing.episodes),
             quarantined=dict(sorted(Counter(plan.quarantined.values()).items())),
             strays=self._listing.strays,
             failure_groups=self._failures.ranked(),
             forked_from=plan.forked_from,
         )
+
+    async def left(self, plan: Plan) -> int:
+        """Count the episodes not committed yet, with those that are to replace failed ones."""
+        owed = self._replacements(plan, await self._store.refills(self._job))
+        return plan.missing(self.listed) + len(owed - self.listed)
+
+    def _replacements(self, plan: Plan, refills: int) -> set[EpisodeId]:
+        """Return the samples that follow the failed ones, if each may be replaced so often."""
+        rule = Refills({each.id: each.samples for each in plan.instances}, refills)
+        found = (rule.after(episode, ended.failure) for episode, ended in self._ended.items())
+        return {each for each in found if each is not None}
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -80,6 +80,10 @@ class RolloutMetrics(Observer):
         self._planned.set(episodes)
         self._left = episodes - committed
 
+    def replaced(self, failed: EpisodeId, by: EpisodeId) -> None:  # noqa: ARG002 - the protocol's
+        self._planned.inc()
+        self._left += 1
+
     def attempt_began(self, episode: EpisodeId, number: int) -> None:  # noqa: ARG002
         self._attempts.inc()
 

@@ -1,14 +1,14 @@
 """Assemble a group from records: which samples make it up, and which are still missing.
 
-A sample that replaces a failed one has its own number: in a job of n samples, sample i is replaced
-by i + n, then i + 2n. So every record keeps its address, and a reader of the store can tell from
-the numbers alone which sample replaces which.
+A sample that replaces a failed one has its own number, as `store.refills` says: a reader can tell
+from the numbers alone which sample replaces which.
 """
 
 from __future__ import annotations
 
 from swe_rollout.errors import Boundary
 from swe_rollout.store.damage import DamagedRecord
+from swe_rollout.store.refills import replacement
 from swe_rollout.training.groups import FailedSample, Group
 from swe_rollout.types.trajectory import Trajectory
 
@@ -84,9 +84,14 @@ class Assembly:
         record = self._records.get(sample)
         if record is None or record.failure is None:
             return False
-        replaced = (sample - self._first) // self._wanted
-        may_be = record.failure.retryable and replaced < self._refills
-        return may_be or self._has(following)
+        found = replacement(
+            record.episode,
+            record.failure,
+            wanted=self._wanted,
+            refills=self._refills,
+            first=self._first,
+        )
+        return found is not None or self._has(following)
 
     def _has(self, sample: int) -> bool:
         return sample in self._records or sample in self._damaged

@@ -1,4 +1,4 @@
-"""Queue attempts, and follow a failed attempt with another."""
+"""Queue attempts, and follow a failed attempt, or a failed sample, with another."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain, count, islice
 from typing import Protocol
 
+import structlog
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -18,8 +19,12 @@ from tenacity import (
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.errors import InternalError
-from swe_rollout.events import AttemptRetried
+from swe_rollout.events import AttemptRetried, SampleReplaced, Subscriber
+from swe_rollout.store.refills import Refills
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
+
+log = structlog.get_logger()
 
 
 async def play_attempts(
@@ -44,6 +49,15 @@ async def play_attempts(
         retry_error_callback=_last_result,
     )
     return await retrying(attempt)
+
+
+def replaced(committed: Trajectory, refills: Refills, publish: Subscriber) -> EpisodeId | None:
+    """Return the sample to play in place of a committed one that failed; publish that."""
+    by = refills.decide(committed.episode, committed.failure)
+    if by is not None:
+        log.info("sample_replaced", episode=str(committed.episode), by=str(by))
+        publish(SampleReplaced(committed.episode, by))
+    return by
 
 
 def _is_retryable(trajectory: Trajectory) -> bool:

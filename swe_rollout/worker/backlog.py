@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -13,6 +16,7 @@ from swe_rollout.errors import UsageError
 from swe_rollout.spec.bounds import MAX_EPISODES
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.plans import Owner
+from swe_rollout.store.refills import Refills
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
@@ -63,15 +67,22 @@ class Episodes:
     """Episodes to leave out."""
     is_backwards: bool = False
     """Whether to begin with the last."""
+    replacements: AbstractSet[EpisodeId] = frozenset()
+    """Samples that replace failed ones."""
 
     def __len__(self) -> int:
-        return len(self.tasks) * self.samples - len(self.done)
+        return len(self.tasks) * self.samples + len(self.replacements) - len(self.done)
 
     def __iter__(self) -> Iterator[Attempt]:
         """Yield the attempts, keeping the samples of a task together."""
         step = -1 if self.is_backwards else 1
+        more = defaultdict[str, list[int]](list)
+        for each in self.replacements:
+            more[each.instance].append(each.sample)
         for task in self.tasks[::step]:
-            for sample in range(self.samples)[::step]:
+            further = sorted(more.get(task.instance_id, ()))
+            numbers = range(self.samples)[::step], further[::step]
+            for sample in chain(*numbers[::step]):
                 episode = EpisodeId(self.job, task.instance_id, sample)
                 if episode not in self.done:
                     yield Attempt(episode, task, number=1)
@@ -89,12 +100,16 @@ class Backlog:
     graded: int = 0
     """Masked episodes that were graded again."""
     planned: int = 0
-    """Episodes of the whole job, those of other shards included."""
+    """Samples of the whole job, those of other shards included, but no replacements."""
+    refills: Refills = field(default_factory=lambda: Refills({}, 0))
+    """The replacements for failed samples. `attempts` has all that are known: those of committed
+    records are, once `worker.attempts.replaced` was called with each."""
 
     @property
     def todo(self) -> Episodes:
         """Return the attempts whose episodes have no stored trajectory."""
-        return replace(self.attempts, done=self.committed)
+        known = frozenset(self.attempts.replacements)
+        return replace(self.attempts, done=self.committed, replacements=known)
 
 
 async def begin(
@@ -106,11 +121,13 @@ async def begin(
     owner: Owner | None = None,
     quarantined: Mapping[str, str] = MappingProxyType({}),
     takes_code: bool = False,
+    refills: int | None = None,
 ) -> Backlog:
     """Record the job in its store, unless another worker did, and list the shard's episodes.
 
     Workers divide the tasks in the order of the plan, which is the same for all of them and stays
-    stable when the job grows. `quarantined` maps ids of skipped tasks to reasons. Raises UsageError
+    stable when the job grows. `quarantined` maps ids of skipped tasks to reasons; `refills` is how
+    often this process replaces a failed sample, None if its caller decides. Raises UsageError
     when the store has another job of that name, or for more episodes than a job can have;
     UnreachableError when the store is down.
     """
@@ -122,17 +139,25 @@ async def begin(
         quarantined=quarantined,
         takes_code=takes_code,
     )
+    if refills is not None:
+        await store.set_refills(job.metadata.name, refills)
     order = begun.plan.order()
     ordered = sorted(instances, key=lambda instance: order[instance.instance_id])
     tasks = shard.tasks(ordered)
     names, samples = {task.instance_id for task in tasks}, job.spec.samples
+    # The plan's number of samples, not this run's, counts: it is the same for all processes.
+    sizes = {each.id: each.samples for each in begun.plan.instances if each.id in names}
+    rule = Refills(sizes, refills or 0)
     committed = frozenset(
         episode
         for episode in await store.committed(job.metadata.name)
-        if episode.instance in names and episode.sample < samples
+        if episode.instance in names
+        and (episode.sample < samples or rule.holds(episode, samples=samples))
     )
-    episodes = Episodes(job.metadata.name, tasks, samples)
-    return Backlog(episodes, committed, begun.notes, planned=len(instances) * samples)
+    found = Refills(sizes, refills or 0, committed)
+    episodes = Episodes(job.metadata.name, tasks, samples, replacements=found.known)
+    planned = len(instances) * samples
+    return Backlog(episodes, committed, begun.notes, planned=planned, refills=found)
 
 
 async def _digests(instances: Sequence[Instance]) -> dict[str, str]:

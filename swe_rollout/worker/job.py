@@ -20,6 +20,7 @@ from swe_rollout.store.damage import DamagedRecord
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobSummary, JobTally
 from swe_rollout.worker import rerun
+from swe_rollout.worker.attempts import replaced
 from swe_rollout.worker.backlog import Backlog, Sampler, begin
 from swe_rollout.worker.failure_budget import CountedBefore
 from swe_rollout.worker.job_lock import running_here
@@ -89,10 +90,9 @@ async def run_job(
     """Roll out every episode that the job's store does not hold yet; return a summary.
 
     Relative dataset paths start at `base_dir`. With `rerun_damaged`, unreadable records are moved
-    aside and their episodes run again; with `rerun_masked`, masked episodes are, and files of user
-    code may have changed. With `join`, another process of this machine may be running the job.
-    Raises UsageError, PrerequisiteError or UnreachableError before any episode starts, and
-    BudgetSpentError or UnreachableError (store) while episodes run; committed episodes stay.
+    aside and run again; with `rerun_masked`, masked ones, and user code may have changed. With
+    `join`, another process here may run the job. Raises UsageError, PrerequisiteError or
+    UnreachableError at first, and later BudgetSpentError or UnreachableError (store).
     """
     store = Store.open(job.spec.store.uri)
     async with (
@@ -118,6 +118,7 @@ async def run_job(
         async for trajectory in tally.read_new():
             if trajectory.episode in backlog.committed:
                 Sampler.of(trajectory).require_same(session.context)
+                replaced(trajectory, backlog.refills, publish)
                 publish(FoundCommitted(trajectory))
                 before = before.and_one(trajectory)
         ran, elsewhere = await _run(session, store, backlog, before, on_note, has_joined=has_joined)
@@ -143,6 +144,7 @@ async def _begin(
         session.instances,
         quarantined=session.quarantined,
         takes_code=rerun_masked,
+        refills=session.job.spec.retry.refills,
     )
     for note in backlog.notes:
         on_note(note)
@@ -192,6 +194,7 @@ async def _run(
         journals=journals,
         before=before,
         others=Others.PLAYING if has_joined else Others.POSSIBLE,
+        refills=backlog.refills,
     )
     if len(backlog.todo):
         await context.sandboxes.delete_orphans(backlog.committed)

@@ -1,16 +1,17 @@
 """Play the groups of a job while a trainer takes them, staying a bounded number ahead.
 
-Each episode is played and committed as in `run_job`. A sample that failed for good is replaced by
-another of its task, so a failure costs a sample, not the group.
+Each episode is played and committed as in `run_job`, and a sample that failed for good is replaced
+by another of its task, so a failure costs a sample, not the group.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -30,7 +31,8 @@ from swe_rollout.training.sample_bounds import FailureRate, Staleness
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.worker.backlog import Sampler, begin
+from swe_rollout.worker.attempts import replaced
+from swe_rollout.worker.backlog import Backlog, Sampler, begin
 from swe_rollout.worker.job import in_time
 from swe_rollout.worker.job_lock import running_here
 from swe_rollout.worker.resume import ResumableEpisodes, open_journals
@@ -51,15 +53,16 @@ class StreamOptions:
     ahead: int | None = None
     """Groups that may be in play or waiting beyond those taken; by default, enough to keep
     `spec.parallelism` busy while one waits."""
-    refills: int = 2
-    """How often a failed sample is replaced."""
+    refills: int | None = None
+    """How often a failed sample is replaced; by default `spec.retry.refills`."""
     staleness: Staleness | None = None
 
     def __post_init__(self) -> None:
-        if (self.ahead is not None and self.ahead < 1) or not 0 <= self.refills <= _MOST_REFILLS:
+        refills = self.refills or 0
+        if (self.ahead is not None and self.ahead < 1) or not 0 <= refills <= _MOST_REFILLS:
             raise UsageError(
                 "the groups can't be streamed so",
-                why=f"ahead={self.ahead}, refills={self.refills}",
+                why=f"ahead={self.ahead}, refills={refills}",
                 fix=f"use ahead of at least 1, and from 0 to {_MOST_REFILLS} refills",
             )
 
@@ -73,8 +76,6 @@ class _OpenGroup:
 
     task: Instance
     assembly: Assembly
-    asked: set[int] = field(default_factory=set)
-    """Samples that were queued."""
 
 
 class LiveGroups(GroupSource):
@@ -83,22 +84,20 @@ class LiveGroups(GroupSource):
     def __init__(
         self,
         job: RolloutJob,
-        tasks: Sequence[Instance],
+        backlog: Backlog,
         context: JobContext,
         store: Store,
         handout: Handout,
         *,
         ahead: int,
-        refills: int,
         journals: ResumableEpisodes | None = None,
     ) -> None:
         super().__init__(handout)
         self._job = job
-        self._tasks = tasks
         self._context = context
         self._store = store
         self._ahead = ahead
-        self._refills = refills
+        self._backlog = backlog
         self._committed: dict[str, list[EpisodeId]] = {}
         self._open: dict[str, _OpenGroup] = {}
         self._ready: deque[Group] = deque()
@@ -113,6 +112,7 @@ class LiveGroups(GroupSource):
             budget=job.spec.failure_budget,
             size=0 if job.spec.suspend else job.spec.parallelism,
             journals=journals,
+            refills=backlog.refills,
         )
 
     @asynccontextmanager
@@ -167,7 +167,7 @@ class LiveGroups(GroupSource):
             group.create_task(self._work())
 
     async def _begin_groups(self) -> None:
-        for task in self._tasks:
+        for task in self._backlog.attempts.tasks:
             if self._handout.claims.is_free(task.instance_id):
                 while self._begun - self._taken >= self._ahead:
                     await self._changed.wait()
@@ -177,16 +177,21 @@ class LiveGroups(GroupSource):
 
     async def _begin(self, task: Instance) -> None:
         """Read a group's stored samples, and queue the missing ones."""
-        name, samples = f"{self._job.metadata.name}/{task.instance_id}", self._job.spec.samples
-        found = _OpenGroup(task, Assembly(name, wanted=samples, refills=self._refills))
+        name = f"{self._job.metadata.name}/{task.instance_id}"
+        rule = self._backlog.refills
+        wanted = rule.size(task.instance_id)
+        found = _OpenGroup(task, Assembly(name, wanted=wanted, refills=rule.limit))
         async for record in self._store.records(self._committed.pop(task.instance_id, ())):
             if not isinstance(record, DamagedRecord):
                 Sampler.of(record).require_same(self._context)
+                replaced(record, self._backlog.refills, self._context.publish)
             _add(found.assembly, record)
         if found.assembly.missing() and self._job.spec.suspend:
             return
         self._begun += 1
         self._open[task.instance_id] = found
+        episode = partial(EpisodeId, self._job.metadata.name, task.instance_id)
+        self._scheduler.add([Attempt(episode(n), task, 1) for n in found.assembly.missing()])
         self._go_on(found)
 
     def _publish(self, event: Event) -> None:
@@ -195,21 +200,16 @@ class LiveGroups(GroupSource):
             self._done(event.trajectory)
 
     def _done(self, trajectory: Trajectory) -> None:
-        """Take a committed sample, and queue a replacement if it failed."""
+        """Take a committed sample; the scheduler replaces it if it failed."""
         found = self._open.get(trajectory.episode.instance)
         if found is not None:
             found.assembly.add(trajectory)
             self._go_on(found)
 
     def _go_on(self, found: _OpenGroup) -> None:
-        missing = found.assembly.missing()
-        if not missing:
+        if not found.assembly.missing():
             del self._open[found.task.instance_id]
             self._ready.append(found.assembly.group())
-        elif new := [sample for sample in missing if sample not in found.asked]:
-            found.asked.update(new)
-            name = self._job.metadata.name, found.task.instance_id
-            self._scheduler.add([Attempt(EpisodeId(*name, each), found.task, 1) for each in new])
         self._notify()
 
     async def _work(self) -> None:
@@ -225,9 +225,8 @@ class LiveGroups(GroupSource):
         for found in tuple(self._open.values()):
             name = self._job.metadata.name, found.task.instance_id
             for sample in found.assembly.missing() if not self._scheduler.left else ():
-                if sample in found.asked:
-                    _add(found.assembly, await self._store.record(EpisodeId(*name, sample)))
-                    self._go_on(found)
+                _add(found.assembly, await self._store.record(EpisodeId(*name, sample)))
+                self._go_on(found)
 
     def _notify(self) -> None:
         self._changed.set()
@@ -259,10 +258,12 @@ async def open_groups(
         start_patience_s=LOCAL_PATIENCE_S,
     )
     async with running_here(job, join=False), opened as session:
-        backlog = await begin(store, job, session.instances, quarantined=session.quarantined)
+        refills = job.spec.retry.refills if options.refills is None else options.refills
+        backlog = await begin(
+            store, job, session.instances, quarantined=session.quarantined, refills=refills
+        )
         for note in backlog.notes:
             on_note(note)
-        await store.set_refills(job.metadata.name, options.refills)
         claims = store.claims(job.metadata.name, options.claimant)
         watch = Watch(FailureRate(job.spec.failure_budget.max_masked_fraction), options.staleness)
         handout = Handout(job.metadata.name, claims, watch)
@@ -270,18 +271,14 @@ async def open_groups(
         session.context.publish(Planned(len(backlog.attempts), len(backlog.committed)))
         committed = frozenset(await store.committed(job.metadata.name))
         await session.context.sandboxes.delete_orphans(committed)
-        samples = job.spec.samples * (1 + options.refills)
         live = LiveGroups(
             job,
-            backlog.attempts.tasks,
+            backlog,
             session.context,
             store,
             handout,
             ahead=options.ahead or -(-job.spec.parallelism // job.spec.samples) + 1,
-            refills=options.refills,
-            journals=await open_journals(
-                store, job, replace(backlog, committed=committed), samples=samples
-            ),
+            journals=await open_journals(store, job, replace(backlog, committed=committed)),
         )
         async with live.play():
             yield live

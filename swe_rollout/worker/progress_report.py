@@ -58,6 +58,7 @@ class ShardProgress(Observer):
         self._on_commit = on_commit
         self._masked_now = 0
         self._total = 0
+        self._replaced = 0
         self._counts = OutcomeCounts()
         self._grading = set[EpisodeId]()
 
@@ -75,6 +76,15 @@ class ShardProgress(Observer):
     def planned(self, episodes: int, committed: int) -> None:  # noqa: ARG002
         """Record the size of the shard; committed episodes are counted one by one."""
         self._total = episodes
+
+    def replaced_before(self, count: int) -> None:
+        """Record the committed replacements, which the size of the shard includes."""
+        self._replaced = count
+
+    def replaced(self, failed: EpisodeId, by: EpisodeId) -> None:  # noqa: ARG002
+        """Count one more episode, in place of one that failed."""
+        self._total += 1
+        self._replaced += 1
 
     def earlier(self, trajectory: Trajectory) -> None:
         """Count a trajectory that a predecessor committed."""
@@ -121,6 +131,7 @@ class ShardProgress(Observer):
             tampered=counts.tampered,
             unproven=counts.unproven,
             masked=counts.masked,
+            replaced=self._replaced,
         )
 
 

@@ -93,10 +93,11 @@ class ResumableEpisodes:
     ) -> Self:
         """Find the journals left by earlier processes, and remove those of committed episodes.
 
-        Samples of a task are numbered below `samples`, by default the job's. Raises
-        UnreachableError when the store is down.
+        Samples of a task are numbered below `samples`, by default those of the job and their
+        replacements. Raises UnreachableError when the store is down.
         """
-        below = backlog.attempts.samples if samples is None else samples
+        below = max(backlog.attempts.samples, backlog.refills.below)
+        below = below if samples is None else samples
         journals = store.journals(job)
         tasks = {task.instance_id for task in backlog.attempts.tasks}
         there = {

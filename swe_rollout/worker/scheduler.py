@@ -33,10 +33,11 @@ from swe_rollout.events import Committed, Phase, PhaseBegan, Service, StoreFaile
 from swe_rollout.journal.writer import TakenOverError
 from swe_rollout.spec.limits import FailureBudget
 from swe_rollout.store.damage import DamagedRecordError
+from swe_rollout.store.refills import Refills
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId, Failure
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.worker.attempts import AttemptQueue, Attempts, play_attempts
+from swe_rollout.worker.attempts import AttemptQueue, Attempts, play_attempts, replaced
 from swe_rollout.worker.failure_budget import CommittedCounts, CountedBefore
 from swe_rollout.worker.resume import ResumableEpisodes
 
@@ -112,10 +113,12 @@ class EpisodeScheduler:
         journals: ResumableEpisodes | None = None,
         before: CountedBefore | None = None,
         others: Others = Others.NONE,
+        refills: Refills | None = None,
     ) -> None:
         """`size` is how many episodes run at a time; 0 starts none.
 
-        Without `journals`, an interrupted episode starts over.
+        Without `journals`, an interrupted episode starts over. With `refills`, a failed sample is
+        followed by its replacement.
         """
         self._context = context
         self._store = store
@@ -124,6 +127,7 @@ class EpisodeScheduler:
         self._services = services or Unmonitored()
         self._journals = journals
         self._others = others
+        self._refills = refills
         self.elsewhere = 0
         """Episodes that another process committed meanwhile."""
         self._queue = AttemptQueue()
@@ -206,7 +210,7 @@ class EpisodeScheduler:
             if self._journals is not None:
                 keep = partial(self._journals.keep, fork=self._context.fork)
                 trajectory = await self._patiently(keep, trajectory)
-            trajectory = await self._commit(trajectory)
+            trajectory = await self._commit(trajectory, first)
             if self._journals is not None:
                 await self._journals.forget(trajectory.episode)
             return trajectory
@@ -283,7 +287,7 @@ class EpisodeScheduler:
             self._one_ended.set()
             self._one_ended = asyncio.Event()
 
-    async def _commit(self, trajectory: Trajectory) -> Trajectory:
+    async def _commit(self, trajectory: Trajectory, first: Attempt) -> Trajectory:
         self._context.publish(PhaseBegan(trajectory.episode, Phase.COMMIT))
         if not await self._patiently(self._store.commit, trajectory):
             # An earlier write succeeded unnoticed, or another process was first: its record counts.
@@ -294,6 +298,9 @@ class EpisodeScheduler:
             except DamagedRecordError as error:
                 log.warning("damaged_record_found", why=str(error), fix=error.fix)
                 return trajectory
+        if self._refills and (by := replaced(trajectory, self._refills, self._context.publish)):
+            # First, because its group waits for it alone.
+            self._queue.put_back(Attempt(by, first.instance, 1))
         self._context.publish(Committed(trajectory))
         self._counts.add(trajectory)
         return trajectory

@@ -146,16 +146,18 @@ class Session:
         instance: Instance | str,
         *,
         samples: int | None = None,
-        refills: int = 2,
+        refills: int | None = None,
         sampling: Sampling | None = None,
     ) -> Group:
         """Play a group of samples of one task, `spec.samples` by default, as `run_episode` does.
 
-        A sample that failed for good is replaced, up to `refills` times; after that, the group is
-        short. Samples get numbers unused in this session. Raises the errors of `run_episode`.
+        A sample that failed for good is replaced, up to `refills` times, by default
+        `spec.retry.refills`; after that, the group is short. Samples get numbers unused in this
+        session. Raises the errors of `run_episode`.
         """
         found = self.instance(instance) if isinstance(instance, str) else instance
         wanted = self.job.spec.samples if samples is None else samples
+        refills = self.job.spec.retry.refills if refills is None else refills
         if wanted < 1 or refills < 0:
             raise UsageError(
                 f"a group of {wanted} samples with {refills} refills can't be played",

@@ -30,6 +30,7 @@ from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.worker.assembly import assemble
+from swe_rollout.worker.attempts import replaced
 from swe_rollout.worker.backlog import Backlog, Sampler, Shard, begin
 from swe_rollout.worker.extensions import import_extensions
 from swe_rollout.worker.failure_budget import CountedBefore
@@ -108,6 +109,7 @@ class WorkerStartup:
             self.shard,
             owner=self.store_owner,
             quarantined=loaded.quarantined,
+            refills=self.job.spec.retry.refills,
         )
         backlog = await self.conditions.until_reached(ConditionType.STORAGE_READY, beginning)
         for note in backlog.notes:
@@ -155,13 +157,14 @@ class WorkerStartup:
             services=engine,
             journals=resources.journals,
             before=self._counted_before(resources),
+            refills=resources.backlog.refills,
         )
         scheduler.add(resources.backlog.todo)
         return scheduler
 
     def _counted_before(self, resources: WorkerResources) -> CountedBefore:
         counts = resources.progress.snapshot(running=0, finished=False)
-        others = counts.planned - counts.episodes.total
+        others = counts.planned - (counts.episodes.total - counts.episodes.replaced)
         return CountedBefore(counts.episodes.committed, counts.episodes.masked, others)
 
     async def _load(self) -> LoadedDataset:
@@ -188,7 +191,9 @@ class WorkerStartup:
         """Count the commits of the shard's earlier workers, and collect their samplers."""
         progress = ShardProgress(self.conditions, job=backlog.planned, on_commit=self.on_progress)
         samplers = list[Sampler]()
-        Events(progress, self.observer)(Planned(len(backlog.attempts), len(backlog.committed)))
+        publish = Events(progress, self.observer)
+        publish(Planned(len(backlog.attempts), len(backlog.committed)))
+        progress.replaced_before(len(backlog.refills.known))
         committed = sorted(backlog.committed, key=str)
         for start in range(0, len(committed), _READ_AHEAD):
             reading = partial(_read, store, committed[start : start + _READ_AHEAD])
@@ -197,6 +202,7 @@ class WorkerStartup:
                     log.warning("damaged_record_found", record=str(record), fix=RERUN)
                     progress.damaged()
                 else:
+                    replaced(record, backlog.refills, publish)
                     progress.earlier(record)
                     samplers.append(Sampler.of(record))
         return progress, tuple(samplers)

@@ -309,15 +309,31 @@ def test_a_full_quota_is_reported_with_reason_and_fix_and_never_reward_0(
         site.kubectl("delete", "quota", "full")
 
 
-def doomed(site: Site, reason: str, task: Json, pod: Json) -> Json:
+def test_a_sample_that_failed_for_good_is_replaced_and_counted(site: Site, row: Json) -> None:
+    nowhere = {"spec": {"nodeSelector": {"kubernetes.io/hostname": "no-such-node"}}}
+    document = doomed(site, "Unschedulable", row, {"template": nowhere}, name="replaced", refills=1)
+    site.apply(document)
+
+    status = site.until_complete("replaced", within_s=240)
+
+    records = site.records("replaced")
+    assert [record["episode"]["sample"] for record in records] == [0, 1]
+    assert [record["reward"] for record in records] == [None, None]
+    counts = {key: status["episodes"][key] for key in ("total", "committed", "masked", "replaced")}
+    assert counts == {"total": 2, "committed": 2, "masked": 2, "replaced": 1}
+
+
+def doomed(
+    site: Site, reason: str, task: Json, pod: Json, *, name: str = "", refills: int = 0
+) -> Json:
     """Build a job of one episode and one attempt, named after the reason why it fails."""
-    name = reason.lower()
+    name = name or reason.lower()
     return job(
         name,
         ["wrong"],
         dataset=site.put_rows(name, [task]),
         sandbox={"pod": {"resources": small("256Mi"), **pod}},
-        retry={"attempts": 1},
+        retry={"attempts": 1, "refills": refills},
         failureBudget={"maxMaskedFraction": 1},
     )
 

@@ -155,6 +155,7 @@ def progress_of(
     unmet: tuple[UnmetCondition, ...] = (),
     planned: int = 0,
     masked_now: int | None = None,
+    replaced: int = 0,
 ) -> WorkerProgress:
     """Build the progress of a worker, which has masked what is masked unless the test says else."""
     return WorkerProgress(
@@ -165,6 +166,7 @@ def progress_of(
             resolved=resolved,
             unresolved=committed - resolved - masked,
             masked=masked,
+            replaced=replaced,
         ),
         stop_reasons={"submitted": committed - masked} if committed > masked else {},
         failures={"PodLostError": masked} if masked else {},

@@ -280,6 +280,16 @@ def test_the_failure_budget_counts_over_all_workers() -> None:
     assert not spent(share(9, 9), share(9, 9), spec={"failureBudget": {"maxMaskedFraction": 1}})
 
 
+def test_replaced_samples_are_counted_and_make_no_other_worker_s_share_smaller() -> None:
+    one = progress_of(5, total=22, masked=5, planned=40, replaced=2)
+    other = progress_of(6, total=21, masked=1, planned=40, replaced=1)
+    said = status(job(spec={"failureBudget": {"maxMaskedFraction": 1}}), reports(one, other))
+    assert (said.episodes.total, said.episodes.replaced) == (43, 3)
+    # The share that is unknown has 20 samples: 5 of 25 are a fifth, and 6 of 26 are above it.
+    assert not spent(one)
+    assert spent(progress_of(6, total=22, masked=6, planned=40, replaced=2))
+
+
 def test_a_job_that_is_created_again_is_not_stopped_for_what_was_masked_before() -> None:
     before = progress_of(9, total=20, masked=9, planned=40, masked_now=0)
     assert not spent(before, before)

@@ -63,6 +63,7 @@ LIMITS: dict[str, tuple[float, ...]] = {
     "grading": (context.SCARCITY_TIMEOUT_S, context.MAX_RETRY_WAIT_S),
     "attempt, at nobody's expense": (LOCAL,),
     "attempt": (RetrySpec().attempts, RetrySpec().backoff_seconds),
+    "sample": (RetrySpec().refills,),
     "commit": (LOCAL, CLUSTER),
     "write of a journal": (writer.PATIENCE_S, resume.PATIENCE_S),
     "worker": PAUSES,

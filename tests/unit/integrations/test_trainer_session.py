@@ -13,7 +13,6 @@ from swe_rollout.errors import UsageError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.integrations.trainer_session import (
     BLOCK,
-    REFILLS,
     TrainerSession,
     block_by_chance,
     session_thread,
@@ -50,18 +49,18 @@ def test_a_block_by_chance_is_a_block() -> None:
 
 async def test_a_sample_that_failed_is_replaced_by_another(tmp_path: Path) -> None:
     async with opened(tmp_path) as session:
-        sandboxes().refused = REFILLS
+        sandboxes().refused = 2
         played = await session.run_sample("one", sampling=Sampling(temperature=0.5))
 
     assert played.failure is None
-    assert played.episode.sample % BLOCK == REFILLS
+    assert played.episode.sample % BLOCK == 2
     assert played.segments[1].sampling is not None
     assert played.segments[1].sampling.temperature == 0.5
 
 
 async def test_after_the_last_refill_the_failure_is_returned(tmp_path: Path) -> None:
     async with opened(tmp_path, failureBudget={"maxMaskedFraction": 1}) as session:
-        sandboxes().refused = REFILLS + 1
+        sandboxes().refused = 2 + 1
         assert (await session.run_sample("one")).failure is not None
         assert (await session.run_sample("one")).failure is None
 

@@ -25,6 +25,7 @@ def test_the_summary_of_a_job_on_the_cluster_is_that_of_a_job_in_a_store() -> No
         "strays": [],
         "tampered": 0,
         "unproven": 0,
+        "replaced": 0,
         "quarantined": {},
         "failure_groups": [],
         "instances": [],

@@ -7,6 +7,7 @@ import pytest
 from swe_rollout.events import Phase
 from swe_rollout.live.progress import LiveProgress, LiveTitle
 from swe_rollout.live.snapshot import Count, Groups
+from swe_rollout.types.episode import EpisodeId
 from unit.cli.run_parts import FAILURE, ended, episode, turn
 
 
@@ -64,6 +65,18 @@ def test_groups_count_when_they_are_complete_and_have_signal_when_rewards_differ
             progress.done(ended(sample, reward, instance=instance, failure=failure))
 
     assert groups_of(progress) == Groups(None, complete=3, with_signal=1)
+
+
+def test_a_group_stays_open_for_what_replaces_a_failed_sample() -> None:
+    progress = progress_of(size=2)
+    progress.planned(2, 0)
+    progress.done(ended(0, 0, instance="a"))
+    progress.replaced(EpisodeId("demo", "a", 1), EpisodeId("demo", "a", 3))
+    progress.done(ended(1, None, instance="a", failure=FAILURE))
+    assert groups_of(progress) == Groups(None, complete=0, with_signal=0)
+    progress.done(ended(3, 1, instance="a"))
+    assert groups_of(progress) == Groups(None, complete=1, with_signal=1)
+    assert (progress.planned_episodes, progress.committed) == (3, 3)
 
 
 def test_groups_of_unknown_size_are_not_guessed() -> None:

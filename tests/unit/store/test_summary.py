@@ -44,6 +44,7 @@ async def test_a_summary_counts_masked_episodes_apart(store: Store) -> None:
         ("strays", []),
         ("tampered", 0),
         ("unproven", 0),
+        ("replaced", 0),
         ("quarantined", {}),
         ("failure_groups", record["failure_groups"]),
         ("masked_share", 0.25),
@@ -102,3 +103,19 @@ async def test_a_reading_that_is_cancelled_loses_no_record(
     assert [each.episode.sample async for each in tally.read_new()] == [0, 1]
     assert [each async for each in tally.read_new()] == []
     assert (await tally.summary()).committed == 2
+
+
+async def test_a_replaced_sample_is_counted_and_one_that_is_owed_is_waited_for(
+    store: Store,
+) -> None:
+    plan = (await store.begin(job(samples=2), tasks("a"))).plan
+    await store.set_refills("demo", 1)
+    lost = replace(Failure.of(StoreError("gone")), retryable=True)
+    await store.commit(replace(trajectory("a", 0, verdict=None), failure=lost, stop_reason=None))
+    await store.commit(trajectory("a", 1))
+    tally = JobTally(store, "demo")
+    assert ((await tally.summary()).replaced, await tally.left(plan)) == (0, 1)
+    await store.commit(trajectory("a", 2))
+    found = await tally.summary()
+    assert (found.replaced, found.masked, found.committed, found.episodes) == (1, 1, 3, 3)
+    assert await tally.left(plan) == 0

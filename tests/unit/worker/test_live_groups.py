@@ -29,6 +29,7 @@ from swe_rollout.types.instance import Instance
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.verdict import Reward, RewardTerm
 from swe_rollout.worker import scheduler as scheduler_module
+from swe_rollout.worker.backlog import begin
 from swe_rollout.worker.failure_budget import BudgetSpentError
 from swe_rollout.worker.job import DeadlineExceededError
 from swe_rollout.worker.live_groups import LiveGroups, StreamOptions
@@ -123,18 +124,17 @@ class Live:
     ) -> AsyncIterator[LiveGroups]:
         self._patch.setattr(scheduler_module, "run_episode", policy.run_episode)
         of = job(policy.samples, **{"failureBudget": {"maxMaskedFraction": 1}, **spec})
-        await self._store.begin(of, {task.instance_id: "digest" for task in tasks(count)})
+        backlog = await begin(self._store, of, tasks(count), refills=refills)
         claims = self._store.claims("job", Claimant(trainer, epoch))
         handout = Handout("job", claims, Watch(FailureRate(1), staleness))
         await handout.begin(())
         live = LiveGroups(
             of,
-            tasks(count),
+            backlog,
             context(self.setting),
             self._store,
             handout,
             ahead=ahead,
-            refills=refills,
         )
         async with live.play():
             yield live
