@@ -1,5 +1,5 @@
 """Tool bundles: programs that run in the sandbox, described by a manifest.
 
-`manifest` reads the description of the tools, `archive` packs a folder into one file that travels
-with the job, and `tool` unpacks it in a sandbox and calls its programs.
+`archive` reads the description of the tools and packs a folder into one file that travels with the
+job, and `tool` unpacks it in a sandbox and calls its programs.
 """

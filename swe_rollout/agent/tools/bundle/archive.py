@@ -1,7 +1,7 @@
-"""Pack the folder of a bundle into one file, which travels with the job under its digest.
+"""Read the manifest of a bundle, `bundle.yaml`, and pack its folder into one file.
 
-The packed form is JSON with base64, not an archive format whose reader would have to be trusted.
-The same folder gives the same bytes on every machine.
+The file travels with the job under its digest. It is JSON with base64, not an archive format whose
+reader would have to be trusted. The same folder gives the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -12,19 +12,92 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
 import msgspec
+import yaml
+from pydantic import Field, StringConstraints, ValidationError
 
-from swe_rollout.agent.tools.bundle.manifest import FILE, MANIFEST, Manifest, read_manifest
+from swe_rollout.agent.tools.declared import DeclaredSpec, declared_spec
 from swe_rollout.errors import UsageError
 from swe_rollout.extension import ExtensionError
+from swe_rollout.spec.model import Model
 
 SUFFIX: Final = ".bundle"
+MANIFEST: Final = "bundle.yaml"
+FILE: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}){0,7}$"
+"""Pattern of a bundle's file: a relative path without hidden names."""
+MAX_TOOLS: Final = 64
+_MAX_MANIFEST_BYTES: Final = 256 << 10
+_MAX_VALUES: Final = 50_000
+_NO_ARGUMENTS: Final = {"type": "object", "properties": {}}
 MAX_FILES: Final = 256
 MAX_BYTES: Final = 8 << 20
 """Total size of a bundle's files; each episode uploads them."""
 _IGNORED: Final = frozenset({"__pycache__", "node_modules"})
+
+
+class BundledTool(Model):
+    """One tool: its description for the policy, and the program that it calls."""
+
+    name: str
+    description: str
+    file: Annotated[str, StringConstraints(pattern=FILE)] | None = None
+    """The program; by default the file with the tool's name."""
+    parameters: dict[str, Any] = Field(default_factory=lambda: dict(_NO_ARGUMENTS))
+    """The JSON schema of its arguments."""
+    ends_episode: bool = False
+    """Whether the policy hands in its work by calling it."""
+
+    @property
+    def program(self) -> str:
+        """The path of the program in the bundle."""
+        return self.file or self.name
+
+    def spec(self) -> DeclaredSpec:
+        """Return the tool as the policy sees it. Raises ValueError if it can't be offered."""
+        return declared_spec(
+            self.name, self.description, self.parameters, ends_episode=self.ends_episode
+        )
+
+
+class Manifest(Model):
+    """The tools of a bundle, in the order they are offered."""
+
+    tools: Annotated[tuple[BundledTool, ...], Field(min_length=1, max_length=MAX_TOOLS)]
+
+
+def read_manifest(text: bytes) -> Manifest:
+    """Read `bundle.yaml`. Raises ValueError, with the place, if it is invalid."""
+    if len(text) > _MAX_MANIFEST_BYTES:
+        raise ValueError(f"{MANIFEST} has over {_MAX_MANIFEST_BYTES >> 10} KiB")
+    try:
+        value = yaml.safe_load(text.decode("utf-8-sig"))
+        _require_small(value)
+        found = Manifest.model_validate(value)
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{MANIFEST} is no YAML: {str(error).partition(chr(10))[0]}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the top"
+        raise ValueError(f"{MANIFEST}: {place}: {first['msg']}") from error
+    for tool in found.tools:
+        tool.spec()
+    return found
+
+
+def _require_small(value: object) -> None:
+    """Raise ValueError for YAML whose aliases expand to more than fits into memory."""
+    left, seen = [value], 0
+    while left:
+        seen += 1
+        if seen > _MAX_VALUES:
+            raise ValueError(f"{MANIFEST} stands for over {_MAX_VALUES} values")
+        match left.pop():
+            case dict() as mapping:
+                left += mapping.values()
+            case list() as items:
+                left += items
 
 
 class PackedFile(msgspec.Struct, frozen=True):

@@ -21,9 +21,9 @@ from swe_rollout.agent.tools.search.grep import (
     count_lines,
     find_matches,
     matching_lines,
+    matching_spans,
 )
 from swe_rollout.agent.tools.search.pattern import Pattern, translate
-from swe_rollout.agent.tools.search.spans import matching_spans
 from swe_rollout.agent.tools.search.tree import (
     REPOSITORY_FOLDERS,
     Tree,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swe_rollout.agent.tools.bundle.manifest import read_manifest
+from swe_rollout.agent.tools.bundle.archive import read_manifest
 
 ONE = b"""
 tools:
