@@ -18,7 +18,7 @@ from functools import partial
 from swe_rollout.agent.call_text import describe_tools, written_call
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parts import AgentParts
-from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.agent.prompts import Message, MessageRole, with_system
 from swe_rollout.agent.renderer import Rendered
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.engine.chat.base import (
@@ -211,10 +211,7 @@ def _with_tools(first: Sequence[Message], parts: AgentParts) -> Sequence[Message
     form, tools = parts.chat_format, parts.toolbox.specs
     if form is None or not tools:
         return first
-    described = describe_tools(tools, written_call(form))
-    system = "".join(_texts(first, MessageRole.SYSTEM)) + described
-    others = (message for message in first if message.role is not MessageRole.SYSTEM)
-    return (Message(MessageRole.SYSTEM, system.strip()), *others)
+    return with_system(first, describe_tools(tools, written_call(form)))
 
 
 def _texts(messages: Sequence[Message], role: MessageRole) -> Iterator[str]:

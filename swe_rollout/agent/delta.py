@@ -91,10 +91,7 @@ class DeltaTemplate:
     ) -> str:
         """Return the delta with results and messages filled in as the template would write them."""
         first, *rest = self.pieces(calls, tools, messages=len(messages))
-        bodies = [
-            *map(self.dialect.result.apply, results),
-            *map(self.dialect.user.apply, messages),
-        ]
+        bodies = self.dialect.bodies(results, messages)
         return first + "".join(body + piece for body, piece in zip(bodies, rest, strict=True))
 
     def behind_end(self, behind: str) -> str:

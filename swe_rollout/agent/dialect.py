@@ -75,6 +75,10 @@ class Dialect:
     numbers_results: bool = False
     """Whether the template numbers calls over the conversation; the policy's ids are numbers."""
 
+    def bodies(self, results: Sequence[str], messages: Sequence[str]) -> list[str]:
+        """Return results and the user's messages as the template would write them."""
+        return [*map(self.result.apply, results), *map(self.user.apply, messages)]
+
 
 def messages(first: Sequence[Message], contents: Sequence[str]) -> list[dict[str, object]]:
     """Return the first messages with their contents replaced by `contents`."""

@@ -57,6 +57,13 @@ class Message:
     row, in which nothing can become a control token."""
 
 
+def with_system(first: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return the messages with a text added to the system message, which it may have to begin."""
+    system = "".join(message.content for message in first if message.role is MessageRole.SYSTEM)
+    others = (message for message in first if message.role is not MessageRole.SYSTEM)
+    return (Message(MessageRole.SYSTEM, (system + text).lstrip("\n")), *others)
+
+
 @dataclass(frozen=True, slots=True)
 class Prompts:
     """The two texts with which every episode of a job starts."""

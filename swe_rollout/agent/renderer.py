@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
-from swe_rollout.agent.call_text import describe_tools, stands_in_words
+from swe_rollout.agent.call_text import CALL_TEXTS, describe_tools, stands_in_words
 from swe_rollout.agent.delta import DeltaTemplate, StandIns
 from swe_rollout.agent.dialect import id_of, messages, name_of
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
@@ -21,7 +21,7 @@ from swe_rollout.agent.history import Exchange, history
 from swe_rollout.agent.model_files import read_model_files
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.parsers.base import Reasoning, SampledText
-from swe_rollout.agent.prompts import Message, MessageRole
+from swe_rollout.agent.prompts import Message, MessageRole, with_system
 from swe_rollout.agent.template import ChatTemplate, Pretrained
 from swe_rollout.agent.template_input import DEFAULT_DAY
 from swe_rollout.agent.template_probe import opens_reasoning, probe
@@ -146,7 +146,7 @@ class Renderer:
             _refuse_system(first)
         told = "" if self.grammar.dialect.writes_tools else self._tools_text(tools)
         if told and self.grammar.dialect.has_system:
-            first, told = _with_system(first, told), ""
+            first, told = with_system(first, told), ""
         users = [message.content for message in first if message.role is MessageRole.USER]
         stand_ins = StandIns(len(users))
         # Without a system message, the first user message starts with the tools.
@@ -206,11 +206,7 @@ class Renderer:
         head = pieces[0]
         if grammar.family.end_is_header and last_id in grammar.ends:
             head = head.removeprefix(self._encoding.controls[last_id])
-        bodies = [
-            *map(grammar.dialect.result.apply, results),
-            *map(grammar.dialect.user.apply, messages),
-        ]
-        parts = _joined([first + head, *pieces[1:]], bodies)
+        parts = _joined([first + head, *pieces[1:]], grammar.dialect.bodies(results, messages))
         return Rendered(self._encoding.encode(parts, after=last_id), self._opens(pieces[-1]))
 
     def message_refusal(self, *, after_calls: bool) -> str:
@@ -303,14 +299,9 @@ VENDOR_FORMATS: Final = (
 
 def written_example(tool_format: str) -> str:
     """Return an example call for the system message, if the template writes none."""
-    body = (
-        "tool_call_name<｜tool▁sep｜>tool_call_arguments"
-        if tool_format == ToolFormat.DEEPSEEK_V31
-        else "function<｜tool▁sep｜>tool_call_name\n```json\ntool_call_arguments\n```"
-    )
-    return (
-        f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{body}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
-    )
+    written = CALL_TEXTS.get(tool_format, CALL_TEXTS[ToolFormat.DEEPSEEK_V3])
+    call = written.each.format(name="tool_call_name", json="tool_call_arguments")
+    return f"{written.head}{call}{written.tail}"
 
 
 def _joined(pieces: Sequence[str], bodies: Iterable[str]) -> list[Scaffold | Body]:
@@ -319,13 +310,6 @@ def _joined(pieces: Sequence[str], bodies: Iterable[str]) -> list[Scaffold | Bod
     for body, piece in zip(bodies, pieces[1:], strict=True):
         parts += [Body(body), Scaffold(piece)]
     return parts
-
-
-def _with_system(first: Sequence[Message], text: str) -> Sequence[Message]:
-    """Add text to the system message."""
-    system = "".join(message.content for message in first if message.role is MessageRole.SYSTEM)
-    others = [message for message in first if message.role is not MessageRole.SYSTEM]
-    return [Message(MessageRole.SYSTEM, (system + text).lstrip("\n")), *others]
 
 
 def _refuse_system(first: Sequence[Message]) -> None:
