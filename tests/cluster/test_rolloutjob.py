@@ -314,7 +314,7 @@ def test_a_sample_that_failed_for_good_is_replaced_and_counted(site: Site, row: 
     document = doomed(site, "Unschedulable", row, {"template": nowhere}, name="replaced", refills=1)
     site.apply(document)
 
-    status = site.until_complete("replaced", within_s=240)
+    status = site.until_complete("replaced", within_s=480)
 
     records = site.records("replaced")
     assert [record["episode"]["sample"] for record in records] == [0, 1]
