@@ -32,10 +32,10 @@ log = structlog.get_logger()
 
 CHECK_S = 0.5
 BETWEEN_WRITES_S = 2.0
-WRITES_PER_EPISODE = 0.125
-"""Writes earned per episode. An episode costs two pods; their creation and deletion, this write and
-the operator's status write after it stay under three writes together."""
-WRITE_EACH_S = 30.0
+WRITES_PER_EPISODE = 0.1
+"""Writes earned per episode. With its pods, their deletion and the operator's status write after
+this one, an episode stays under 2.5 writes where half of the patches resolve their tasks."""
+WRITE_EACH_S = 60.0
 """The time that earns one more write, for long episodes."""
 BURST_WRITES = 2.0
 """The most unspent writes that are saved up."""

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 POLL_S = 1.0
 """The pause between two checks of the closed pods."""
 BATCH_PODS = 16
-BATCH_AFTER_S = 30.0
+BATCH_AFTER_S = 60.0
 """How long an ended pod waits to be deleted together with others."""
 IDLE_S = 3.0
 """How long it waits if no other running sandbox could end and join it."""
