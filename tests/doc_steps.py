@@ -56,6 +56,8 @@ class Reader:
     """What stands in for parts of the page's text here, such as its placeholders."""
     timeout_s: float = 280
     """Of one block."""
+    programs: str = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    """PATH. `e2e.warm.programs()` has a command that starts as a fork."""
 
     def follow(self, page: Path) -> str:
         """Carry out all steps; return what the commands and snippets printed."""
@@ -82,7 +84,7 @@ class Reader:
         done = subprocess.run(
             command,
             cwd=self.folder,
-            env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            env={**os.environ, "PATH": self.programs},
             capture_output=True,
             text=True,
             timeout=self.timeout_s,

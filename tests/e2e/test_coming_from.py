@@ -11,6 +11,7 @@ import pytest
 
 from checkout import ROOT
 from doc_steps import Reader, steps
+from e2e import warm
 
 PAGES = sorted((ROOT / "docs" / "how-to" / "coming-from").glob("*.md"))
 TASK = "sqlparse-0.5.2"
@@ -38,7 +39,8 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     told = steps(page)
     (job,) = (step for step in told if step.file == "job.yaml")
     played = with_stand_ins(job.text)
-    reader = Reader(tmp_path, ((job.text, played), ("sympy__sympy-15599", TASK)))
+    stand_ins = ((job.text, played), ("sympy__sympy-15599", TASK))
+    reader = Reader(tmp_path, stand_ins, programs=warm.programs())
     said = "".join(reader.carry_out(step) for step in told)
     assert played != job.text
     assert f"{TASK}        " in said

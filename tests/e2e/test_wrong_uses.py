@@ -27,7 +27,8 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.command import COMMAND, scripted_server
+from e2e import warm
+from e2e.command import scripted_server
 from e2e.model_hub import model_hub
 from swe_rollout.agent.tools import TOOLS
 from swe_rollout.cli.output import stderr_console
@@ -286,9 +287,11 @@ class Person:
         return code, out + err
 
     def _shell(self, line: str) -> tuple[int, str]:
-        program = shlex.join(COMMAND)
+        path = warm.programs()
+        program = shutil.which("swe-rollout", path=path) or ""
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", line.replace("swe-rollout", program)],
+            env={**os.environ, "PATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

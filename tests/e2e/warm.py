@@ -13,13 +13,13 @@ import json
 import logging
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,62 +36,65 @@ IMPORTED = (
 )
 READ_BY_LIBRARIES = ("HF_", "TRANSFORMERS_", "PYTHON", "TOKENIZERS_", "OPENBLAS_", "LC_", "LANG")
 """Variables that libraries read when they are imported."""
+_RUNNING: list[subprocess.Popen[bytes]] = []
 
 
 def run(arguments: list[str], *, folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
     """Run the command in the folder with this process's environment, and capture its output."""
-    server = _Server.here()
-    environment = {**os.environ}
-    if not server.suits(environment):
-        command = [sys.executable, "-m", "swe_rollout.cli.main", *arguments]
-        return subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False
-        )
-    request = {"arguments": arguments, "folder": str(folder), "environment": environment}
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
         Path(os.devnull).open("rb") as nothing,
-        socket.socket(socket.AF_UNIX) as asked,
     ):
-        asked.settimeout(timeout)
-        asked.connect(server.address)
         streams = [each.fileno() for each in (nothing, out, err)]
-        socket.send_fds(asked, [b"streams"], streams)
-        asked.sendall(json.dumps(request).encode() + b"\n")
-        status = asked.makefile("rb").readline()
+        status = ask(f"{_folder()}/socket", arguments, folder, streams, timeout)
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(
-            arguments, int(status), out.read().decode(), err.read().decode()
+            arguments, status, out.read().decode(), err.read().decode()
         )
 
 
-class _Server:
-    """The server of this process."""
+def programs() -> str:
+    """Return a PATH whose `swe-rollout` starts like that, for shells with this environment."""
+    return f"{_folder()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
 
-    def __init__(self) -> None:
-        folder = tempfile.mkdtemp(prefix="swe-rollout-warm-")
-        self.address = f"{folder}/socket"
-        self._environment = {**os.environ}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, self.address],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert self._process.stdout is not None
-        self._process.stdout.readline()  # it listens
-        atexit.register(self._process.kill)
 
-    @classmethod
-    @cache
-    def here(cls) -> _Server:
-        return cls()
+def ask(
+    address: str, arguments: list[str], folder: Path, streams: list[int], timeout: float | None
+) -> int:
+    """Let the server at the address run the command; its exit code, negative for a signal."""
+    request = {"arguments": arguments, "folder": str(folder), "environment": {**os.environ}}
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(timeout)
+        asked.connect(address)
+        socket.send_fds(asked, [b"streams"], streams)
+        asked.sendall(json.dumps(request).encode() + b"\n")
+        return int(asked.makefile("rb").readline())
 
-    def suits(self, environment: Mapping[str, str]) -> bool:
-        """Whether libraries would be imported in the same way under this environment."""
-        differing = self._environment.items() ^ environment.items()
-        return not any(name.startswith(READ_BY_LIBRARIES) for name, _ in differing)
+
+def _folder() -> str:
+    """Return the folder of the server that imported everything under this environment."""
+    names = [name for name in sorted(os.environ) if name.startswith(READ_BY_LIBRARIES)]
+    return _started(tuple((name, os.environ[name]) for name in names))
+
+
+@lru_cache(maxsize=1)
+def _started(_variables: tuple[tuple[str, str], ...]) -> str:
+    while _RUNNING:  # one at a time: each holds 150 MB
+        _RUNNING.pop().kill()
+    folder = tempfile.mkdtemp(prefix="swe-rollout-warm-")
+    address, program = f"{folder}/socket", Path(folder, "swe-rollout")
+    ask_it = shlex.join([sys.executable, "-IS", __file__, "ask", address])
+    program.write_text(f'#!/bin/sh\nexec {ask_it} "$@"\n')
+    program.chmod(0o755)
+    command = [sys.executable, "-P", __file__, "serve", address]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert server.stdout is not None
+    server.stdout.readline()  # it listens
+    _RUNNING.append(server)
+    atexit.register(server.kill)
+    return folder
 
 
 def serve(address: str) -> bool:
@@ -139,7 +142,10 @@ def _become_the_command(asked: socket.socket) -> bool:
     os._exit(0)
 
 
-if __name__ == "__main__" and serve(sys.argv[1]):
-    from swe_rollout.cli.main import main
+if __name__ == "__main__":
+    if sys.argv[1] == "ask":
+        sys.exit(ask(sys.argv[2], sys.argv[3:], Path.cwd(), [0, 1, 2], None) % 256)
+    if serve(sys.argv[2]):
+        from swe_rollout.cli.main import main
 
-    main()
+        main()
