@@ -30,7 +30,7 @@ ACTIVE_INTERVAL_S = 2.0
 """Time between rounds while changes are under way, and the minimum between any two."""
 IDLE_INTERVAL_S = 30.0
 """Time between rounds of a steady job."""
-COUNTS_INTERVAL_S = 10.0
+COUNTS_INTERVAL_S = 20.0
 """Time between status writes that change only counts."""
 OVER_S = 600.0
 """The minimum (or its time to live, if shorter) for which a finished job stays, so that its status

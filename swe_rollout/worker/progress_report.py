@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 CHECK_S = 0.5
 BETWEEN_WRITES_S = 2.0
-WRITES_PER_EPISODE = 0.1
+WRITES_PER_EPISODE = 0.05
 """Writes earned per episode. With its pods, their deletion and the operator's status write after
 this one, an episode stays under 2.5 writes where half of the patches resolve their tasks."""
 WRITE_EACH_S = 60.0
