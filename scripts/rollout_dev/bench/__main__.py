@@ -15,6 +15,7 @@ BENCHES = Programs(
         "grading",
         "image_change",
         "journal",
+        "kv_admission",
         "live",
         "local_start",
         "observe",

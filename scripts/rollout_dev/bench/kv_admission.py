@@ -1,0 +1,137 @@
+"""Episodes an hour on a real SGLang whose KV cache holds a quarter of them, with admission or not.
+
+    scripts/sglang-cpu setup
+    scripts/bench kv_admission [--json]
+
+32 episodes of 20 turns call one server on the CPU, whose cache holds 8 whole contexts. Between two
+turns, an episode's tools take a while: 86.5 % of turns follow within a second, as in recordings
+of coding agents (vllm-project/router#285). The same episodes are played with `cacheTokens: 0`,
+where all call whenever they like. What the server had computed before and computes again is read
+from the `cached_tokens` of its answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.sglang_cpu import __main__ as sglang_cpu
+from rollout_dev.sglang_cpu import environment, server
+from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.pool.pool import CacheShare, EnginePool
+from swe_rollout.engine.sglang.connection import EngineConnection
+from swe_rollout.spec.policy import Sampling, SglangPolicy
+from swe_rollout.tokens.log import InputIds
+from swe_rollout.types.episode import EpisodeId
+
+GOAL: Final = 2.0
+MOST_AGAIN: Final = 0.05
+EPISODES: Final = 32
+CONTEXT: Final = 4096
+CACHE: Final = 8 * CONTEXT
+_VOCAB: Final = 4000
+"""Below the special tokens of the tiny model, which has 4,096: an id beyond kills the server."""
+_SHARED, _OWN, _SAMPLED, _GROWTH = 600, 400, 30, 130
+"""Tokens of the system message, of the issue, of a turn, and of a turn with its observation."""
+_TOOLS_S: Final = 0.5
+
+
+@dataclass(slots=True)
+class _Totals:
+    computed: int = 0
+    again: int = 0
+    seconds: float = 0.0
+
+    @property
+    def row(self) -> dict[str, float]:
+        return {
+            "episodes_per_hour": round(EPISODES * 3600 / self.seconds),
+            "seconds_s": round(self.seconds, 1),
+            "prefill_tokens": self.computed,
+            "computed_again": self.again,
+            "computed_again_share": round(self.again / self.computed, 3),
+        }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; exit with 0 if the goals are met."""
+    options = parser("scripts/bench kv_admission", __doc__, quick="8 turns in place of 20")
+    given = options.parse_args(arguments)
+    silence_logs()
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        flags = f"--max-total-tokens {CACHE} --max-running-requests {EPISODES}"
+        command = [str(environment.VENV / "bin" / "python"), str(environment.HERE / "launch.py")]
+        command += ["--model-path", str(environment.MODEL), *sglang_cpu.FLAGS.split()]
+        served = server.Server([*command, *flags.split()])
+        url = server.start(served, state=state, env=environment.variables())
+        try:
+            report = asyncio.run(_measure(url, 8 if given.quick else 20))
+        finally:
+            server.stop(state)
+    return report.printed(as_json=given.json)
+
+
+async def _measure(url: str, turns: int) -> Report:
+    control = EngineConnection(url)
+    free = await _played(url, turns, cache_tokens=0)
+    await control.post("/flush_cache")
+    held = await _played(url, turns, cache_tokens=None)
+    await control.aclose()
+    ratio = free.seconds / held.seconds
+    again = held.again / held.computed
+    return Report(
+        "kv_admission",
+        (Row("swe-rollout", held.row), Row("without admission", free.row)),
+        ok=ratio >= GOAL and again < MOST_AGAIN,
+        ratios={"ours_to_without_admission": round(ratio, 2)},
+        notes=(
+            f"goals: {GOAL:g} times the episodes an hour; under {MOST_AGAIN:.0%} computed again",
+            f"{EPISODES} episodes of {turns} turns, all at once; the cache holds {CACHE:,} tokens",
+            "1.3 M parameters on the CPU: beside sampling, prefill is cheaper than on a GPU",
+        ),
+    )
+
+
+async def _played(url: str, turns: int, *, cache_tokens: int | None) -> _Totals:
+    policy = SglangPolicy(workers=(url,), cache_tokens=cache_tokens)
+    pool = EnginePool(policy, vocab_size=4096, share=CacheShare(context_tokens=CONTEXT))
+    totals = _Totals()
+    try:
+        await pool.info()
+        began = time.perf_counter()
+        await asyncio.gather(*(_play(pool, each, turns, totals) for each in range(EPISODES)))
+        totals.seconds = time.perf_counter() - began
+    finally:
+        await pool.aclose()
+    return totals
+
+
+async def _play(pool: EnginePool, number: int, turns: int, totals: _Totals) -> None:
+    """Play an episode; its tokens and times are the same in each run."""
+    rng, system = random.Random(number), random.Random(-1)  # noqa: S311 - the same in each run
+    episode = EpisodeId("bench", f"task-{number}", 0)
+    ids = [system.randrange(256, _VOCAB) for _ in range(_SHARED)]
+    ids += [rng.randrange(256, _VOCAB) for _ in range(_OWN)]
+    known = 0
+    await pool.enter(episode)
+    for turn in range(turns):
+        request = GenerateRequest(
+            episode, turn, InputIds.of(tuple(ids)), _SAMPLED, Sampling(seed=number), ()
+        )
+        answer = await pool.generate(request)
+        totals.computed += len(ids) - answer.cached_tokens
+        totals.again += max(0, known - answer.cached_tokens)
+        sampled = [*answer.token_ids]
+        # The last sampled token has not been an input yet.
+        known = len(ids) + len(sampled) - 1
+        ids += sampled + [rng.randrange(256, _VOCAB) for _ in range(_GROWTH - len(sampled))]
+        await asyncio.sleep(rng.expovariate(1 / _TOOLS_S))
+    pool.release(episode)
