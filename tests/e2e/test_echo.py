@@ -140,7 +140,7 @@ async def test_no_byte_of_an_echoed_key_is_printed_or_stored(
                 "sglang": {"url": url, "apiKeyEnv": "ENGINE_KEY", "retries": 0},
                 "tokenizer": str(tokenizer_path()),
             },
-            retry={"attempts": 1},
+            retry={"attempts": 1, "refills": 0},
             failureBudget={"maxMaskedFraction": 1},
             grading={"enabled": False},
         )
