@@ -288,7 +288,7 @@ def test_the_last_job_of_a_namespace_takes_its_network_policy_along(site: Site) 
     site.until_none(kinds, within_s=20)
 
 
-def test_a_full_quota_is_reported_with_reason_and_fix_and_never_reward_0(
+def test_a_full_quota_is_reported_never_reward_0_and_its_sample_is_replaced(
     site: Site, row: Json
 ) -> None:
     # Room for the S3 server and one worker, and for no sandbox.
@@ -302,32 +302,23 @@ def test_a_full_quota_is_reported_with_reason_and_fix_and_never_reward_0(
             within_s=60,
             details=lambda: site.kubectl("get", "quota,pods"),
         )
-        site.apply(doomed(site, "QuotaExceeded", row, {}))
+        site.apply(doomed(site, "QuotaExceeded", row, {}, refills=1))
         _check_reported(site, {"QuotaExceeded"})
-        _masked(site, "QuotaExceeded")
+        status = site.until_complete("quotaexceeded", within_s=180)
     finally:
         site.kubectl("delete", "quota", "full")
-
-
-def test_a_sample_that_failed_for_good_is_replaced_and_counted(site: Site, row: Json) -> None:
-    nowhere = {"spec": {"nodeSelector": {"kubernetes.io/hostname": "no-such-node"}}}
-    document = doomed(site, "Unschedulable", row, {"template": nowhere}, name="replaced", refills=1)
-    site.apply(document)
-
-    status = site.until_complete("replaced", within_s=480)
-
-    records = site.records("replaced")
-    assert [record["episode"]["sample"] for record in records] == [0, 1]
+    records = site.records("quotaexceeded")
+    samples = sorted(record["episode"].rpartition("/")[2] for record in records)
+    assert samples == ["0", "1"]
     assert [record["reward"] for record in records] == [None, None]
+    assert status["failures"] == {"QuotaExceededError": 2}
     counts = {key: status["episodes"][key] for key in ("total", "committed", "masked", "replaced")}
     assert counts == {"total": 2, "committed": 2, "masked": 2, "replaced": 1}
 
 
-def doomed(
-    site: Site, reason: str, task: Json, pod: Json, *, name: str = "", refills: int = 0
-) -> Json:
+def doomed(site: Site, reason: str, task: Json, pod: Json, *, refills: int = 0) -> Json:
     """Build a job of one episode and one attempt, named after the reason why it fails."""
-    name = name or reason.lower()
+    name = reason.lower()
     return job(
         name,
         ["wrong"],
