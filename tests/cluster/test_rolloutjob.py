@@ -311,7 +311,9 @@ def test_a_full_quota_is_reported_never_reward_0_and_its_sample_is_replaced(
     samples = sorted(record["episode"].rpartition("/")[2] for record in records)
     assert samples == ["0", "1"]
     assert [record["reward"] for record in records] == [None, None]
+    assert all(record["failure"]["message"] for record in records)
     assert status["failures"] == {"QuotaExceededError": 2}
+    assert status["meanReward"] == ""
     counts = {key: status["episodes"][key] for key in ("total", "committed", "masked", "replaced")}
     assert counts == {"total": 2, "committed": 2, "masked": 2, "replaced": 1}
 

@@ -194,13 +194,18 @@ _OF_MANY: Final[Mapping[str, Callable[[Sequence[Number]], Number]]] = {
 _OF_FEW: Final[Mapping[str, Callable[..., Number]]] = {
     "abs": abs,
     "round": _round,
-    **{
-        each.__name__: each
-        for each in (
-            *(math.sqrt, math.sin, math.cos, math.tan, math.asin, math.acos, math.atan),
-            *(math.log, math.log10, math.exp, math.ceil, math.floor),
-        )
-    },
+    "sqrt": math.sqrt,
+    "sin": math.sin,
+    "cos": math.cos,
+    "tan": math.tan,
+    "asin": math.asin,
+    "acos": math.acos,
+    "atan": math.atan,
+    "log": math.log,
+    "log10": math.log10,
+    "exp": math.exp,
+    "ceil": math.ceil,
+    "floor": math.floor,
     "factorial": _factorial,
 }
 _FUNCTIONS: Final = (*_OF_MANY, *_OF_FEW)
