@@ -6,7 +6,7 @@ from rollout_dev.programs import Programs
 
 BENCHES = Programs(
     "bench",
-    with_peers=("exec", "loop", "strands", "tokens"),
+    with_peers=("exec", "loop", "strands", "tokens", "trajectory50"),
     others=(
         "api_writes",
         "cli",
@@ -21,6 +21,7 @@ BENCHES = Programs(
         "observe",
         "pod_loss",
         "publish",
+        "recycle",
         "sandbox_start",
         "snapshot",
         "sessions",
