@@ -148,9 +148,24 @@ class Bucket:
         return written
 
     async def keys(self, prefix: str) -> AsyncIterator[str]:
-        """List the keys under the folder `prefix`, unordered and without staged files."""
-        for key in await self._call("list", prefix, lambda: self._objects.keys(prefix)):
-            yield key
+        """List the keys under the folder `prefix`, unordered and without staged files.
+
+        Only a page of them is held, and only a page is asked for again if a request fails.
+        """
+        pages, last = self._objects.pages(prefix), list[str]()
+
+        def next_page() -> list[str]:
+            nonlocal pages
+            try:
+                return next(pages, [])
+            except BaseError:  # object storage, which lists in order
+                pages = self._objects.pages(prefix, last[-1] if last else None)
+                raise
+
+        while page := await self._call("list", prefix, next_page):
+            last = page
+            for key in page:
+                yield key
 
     async def folders(self) -> tuple[str, ...]:
         """Return the names of the top-level folders, sorted."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from sys import intern
 from typing import NamedTuple, Self
 
 from swe_rollout.errors import UsageError
@@ -110,7 +111,8 @@ def parse_trajectory_key(key: str) -> EpisodeId | None:
     match = _EPISODE_KEY.fullmatch(key)
     if match is None or match["instance"] in (".", ".."):
         return None
-    return EpisodeId(match["job"], match["instance"], int(match["sample"]))
+    # Many episodes share these texts, which are held once.
+    return EpisodeId(intern(match["job"]), intern(match["instance"]), int(match["sample"]))
 
 
 def log_key(episode: EpisodeId, sha256: str) -> str:

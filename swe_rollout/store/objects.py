@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,8 @@ from swe_rollout.store.faults import is_conflict
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+PAGE = 1000
+"""Keys in one response to a listing: S3's limit."""
 _MOST_DELETED = 1000
 """Objects per delete request: S3's limit."""
 _STAGED = re.compile(r"#[0-9]+$")
@@ -47,17 +49,21 @@ class FolderObjects:
         self._root.mkdir(parents=True, exist_ok=True)
         return _create(LocalStore(prefix=self._root), key, data)
 
-    def keys(self, prefix: str) -> list[str]:
-        """Return the keys under the folder `prefix`."""
-        top = self._root / prefix
-        if not top.is_dir():
-            return []
-        return [
-            (folder / name).relative_to(self._root).as_posix()
-            for folder, names in _walk(top)
-            for name in names
-            if not _STAGED.search(name)
-        ]
+    def pages(self, prefix: str, after: str | None = None) -> Iterator[list[str]]:
+        """Yield the keys under the folder `prefix`, some at a time, and those `after` a key.
+
+        A folder lists its keys in any order, and none of its errors is retried: it has no `after`.
+        """
+        if after is not None:
+            raise ValueError("a folder can't be listed from a key on")
+        top, start, page = self._root / prefix, len(f"{self._root}/"), list[str]()
+        for folder, names in _walk(top) if top.is_dir() else ():
+            page += [f"{folder}/{name}"[start:] for name in names if not _STAGED.search(name)]
+            if len(page) >= PAGE:
+                yield page
+                page = []
+        if page:
+            yield page
 
     def folders(self) -> list[str]:
         """Return the names of the top-level folders."""
@@ -112,9 +118,9 @@ class StorageObjects:
     def create(self, key: str, data: bytes) -> bool:
         return _create(self._store, key, data)
 
-    def keys(self, prefix: str) -> list[str]:
-        pages = obstore.list(self._store, prefix=prefix)
-        return [meta["path"] for page in pages for meta in page]
+    def pages(self, prefix: str, after: str | None = None) -> Iterator[list[str]]:
+        for page in obstore.list(self._store, prefix=prefix, offset=after, chunk_size=PAGE):
+            yield [meta["path"] for meta in page]
 
     def folders(self) -> list[str]:
         return [*obstore.list_with_delimiter(self._store)["common_prefixes"]]
@@ -153,10 +159,10 @@ def _create(store: ObjectStore, key: str, data: bytes) -> bool:
     return True
 
 
-def _walk(top: Path) -> list[tuple[Path, list[str]]]:
+def _walk(top: Path) -> Iterator[tuple[str, list[str]]]:
     def stop(error: OSError) -> None:
         # Folders are removed with their last object, which another process may delete meanwhile.
         if not isinstance(error, FileNotFoundError):
             raise error
 
-    return [(top / folder, names) for folder, _, names in os.walk(top, onerror=stop)]
+    return ((folder, names) for folder, _, names in os.walk(top, onerror=stop))

@@ -20,8 +20,15 @@ def replacement(
 
     None if it did not fail, would fail again, or was replaced `refills` times.
     """
-    is_replaced = failure is not None and failure.retryable
-    if not is_replaced or (episode.sample - first) // wanted >= refills:
+    if failure is None or not failure.retryable:
+        return None
+    return _following(episode, wanted=wanted, refills=refills, first=first)
+
+
+def _following(
+    episode: EpisodeId, *, wanted: int, refills: int, first: int = 0
+) -> EpisodeId | None:
+    if (episode.sample - first) // wanted >= refills:
         return None
     return replace(episode, sample=episode.sample + wanted)
 
@@ -58,16 +65,18 @@ class Refills:
         wanted = samples is None or place < samples
         return size <= episode.sample < size * (1 + self.limit) and wanted
 
-    def after(self, episode: EpisodeId, failure: Failure | None) -> EpisodeId | None:
-        """Return the sample that replaces a committed one, if any does."""
+    def following(self, episode: EpisodeId) -> EpisodeId | None:
+        """Return the sample that replaces one whose failure is retryable, if any does."""
         wanted = self._sizes.get(episode.instance)
         if wanted is None:
             return None
-        return replacement(episode, failure, wanted=wanted, refills=self.limit)
+        return _following(episode, wanted=wanted, refills=self.limit)
 
     def decide(self, episode: EpisodeId, failure: Failure | None) -> EpisodeId | None:
         """Return the sample to play in place of a committed one, but each only once."""
-        found = self.after(episode, failure)
+        if failure is None or not failure.retryable:
+            return None
+        found = self.following(episode)
         if found is None or found in self.known:
             return None
         self.known.add(found)

@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from swe_rollout.errors import StoreError, UnreachableError, UsageError, gather_all
+from swe_rollout.errors import StoreError, UnreachableError, UsageError
 from swe_rollout.store import layout
 from swe_rollout.store.bucket import Bucket, CallListener
 from swe_rollout.store.claims import Claimant, Claims
@@ -259,8 +261,11 @@ class Store:
 
     async def find(self, episode: EpisodeId) -> Trajectory | None:
         """Return a trajectory; None if it is not committed. Raises DamagedRecordError."""
+        return await self._find(episode, self._bucket.get(layout.trajectory_key(episode)))
+
+    async def _find(self, episode: EpisodeId, fetched: Awaitable[bytes]) -> Trajectory | None:
         try:
-            data = await self._bucket.get(layout.trajectory_key(episode))
+            data = await fetched
         except FileNotFoundError:
             return None
         except UnreachableError as error:
@@ -279,22 +284,40 @@ class Store:
 
     async def records(
         self, episodes: Iterable[EpisodeId]
-    ) -> AsyncIterator[Trajectory | DamagedRecord]:
-        """Read committed episodes in order of instance, then sample; a few ahead."""
-        ordered = sorted(episodes, key=lambda e: (e.instance, e.sample))
-        for start in range(0, len(ordered), _READ_AHEAD):
-            ahead = ordered[start : start + _READ_AHEAD]
-            for record in await gather_all(map(self.record, ahead)):
-                yield record
+    ) -> AsyncGenerator[Trajectory | DamagedRecord, None]:
+        """Read committed episodes in order of instance, then sample.
+
+        A few are fetched ahead as they are stored, but only one is unpacked at a time.
+        """
+        left = iter(sorted(episodes, key=lambda e: (e.instance, e.sample)))
+        ahead = deque[tuple[EpisodeId, asyncio.Task[bytes]]]()
+        try:
+            while True:
+                for episode in islice(left, _READ_AHEAD - len(ahead)):
+                    key = layout.trajectory_key(episode)
+                    ahead.append((episode, asyncio.create_task(self._bucket.get(key))))
+                if not ahead:
+                    return
+                yield await self._record(*ahead.popleft())
+        finally:
+            for _, fetched in ahead:
+                fetched.cancel()
+            await asyncio.gather(*(each for _, each in ahead), return_exceptions=True)
 
     async def record(self, episode: EpisodeId) -> Trajectory | DamagedRecord:
         """Return a committed episode's trajectory, or a DamagedRecord if it is unreadable."""
+        return await self._record(episode, self._bucket.get(layout.trajectory_key(episode)))
+
+    async def _record(
+        self, episode: EpisodeId, fetched: Awaitable[bytes]
+    ) -> Trajectory | DamagedRecord:
         try:
-            return await self.read(episode)
+            found = await self._find(episode, fetched)
         except DamagedRecordError as error:
             return error.record
-        except UsageError as error:  # listed, but a dangling link
-            return self._damaged(episode, error)
+        if found is None:  # listed, but a dangling link
+            return self._damaged(episode, FileNotFoundError("it does not exist"))
+        return found
 
     async def trajectories(
         self, job: str, *, on_damage: Callable[[DamagedRecord], None]

@@ -7,9 +7,11 @@ are listed, and count as not committed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -21,7 +23,7 @@ from swe_rollout.store.refills import Refills
 from swe_rollout.store.store import Listing, Store
 from swe_rollout.text.formatting import format_number
 from swe_rollout.text.notebook_html import ROWS, Table, card
-from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.failure_groups import FailureGroup, FailureGroups
 from swe_rollout.types.trajectory import Trajectory
 
@@ -137,14 +139,33 @@ class JobSummary:
         return card(title, shown | facts, table=table)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """The values counted from one trajectory."""
+@dataclass(slots=True)
+class _Group:
+    """The sums over the samples of one task."""
 
-    outcome: EpisodeOutcome
-    failure: Failure | None
-    turns: int
-    tokens: int
+    rewards: list[tuple[int, float]] = field(default_factory=list)
+    """The samples that have one."""
+    samples: int = 0
+    resolved: int = 0
+    masked: int = 0
+    turns: int = 0
+    tokens: int = 0
+
+    def add(self, trajectory: Trajectory, outcome: EpisodeOutcome) -> None:
+        """Count a sample."""
+        self.samples += 1
+        self.resolved += outcome.resolved and not outcome.masked
+        self.masked += outcome.masked
+        self.turns += len(trajectory.turns)
+        self.tokens += trajectory.token_count
+        if outcome.reward is not None:
+            self.rewards.append((trajectory.episode.sample, outcome.reward))
+
+    def summary(self, name: str) -> InstanceSummary:
+        """Return the sums; the rewards are in order."""
+        mean = _sum(self.rewards) / len(self.rewards) if self.rewards else None
+        counts = self.samples, self.resolved, mean, self.turns, self.tokens, self.masked
+        return InstanceSummary(name, *counts)
 
 
 class JobTally:
@@ -154,16 +175,20 @@ class JobTally:
         self._store = store
         self._job = job
         self._listing = Listing(frozenset(), ())
-        self._read: set[EpisodeId] = set()
-        """Episodes that were yielded, damaged or skipped."""
+        self._passed: set[EpisodeId] = set()
+        """Episodes that were damaged or skipped."""
         self._damaged: list[DamagedRecord] = []
-        self._ended: dict[EpisodeId, _Ended] = {}
+        self._counted: set[EpisodeId] = set()
+        self._retryable: set[EpisodeId] = set()
+        """Those that failed, and whose sample another one may replace."""
+        self._groups: dict[str, _Group] = {}
+        self._total = OutcomeCounts()
         self._failures = FailureGroups()
 
     @property
     def episodes(self) -> AbstractSet[EpisodeId]:
         """The episodes counted so far."""
-        return self._ended.keys()
+        return self._counted
 
     @property
     def listed(self) -> frozenset[EpisodeId]:
@@ -173,7 +198,7 @@ class JobTally:
     async def skip_listed(self) -> None:
         """Skip the trajectories now in the store."""
         self._listing = await self._store.listing(self._job)
-        self._read |= self._listing.episodes
+        self._passed |= self._listing.episodes
 
     async def read_new(self) -> AsyncIterator[Trajectory]:
         """Count and yield the trajectories committed since the last call.
@@ -181,16 +206,24 @@ class JobTally:
         A cancelled call loses none: the next one yields the rest.
         """
         self._listing = await self._store.listing(self._job)
-        async for record in self._store.records(self._listing.episodes - self._read):
-            self._read.add(record.episode)
+        new = self._listing.episodes - self._counted - self._passed
+        async for record in self._store.records(new):
             if isinstance(record, DamagedRecord):
+                self._passed.add(record.episode)
                 self._damaged.append(record)
             else:
-                size = len(record.turns), record.token_count
-                self._ended[record.episode] = _Ended(record.outcome, record.failure, *size)
-                if record.failure is not None:
-                    self._failures.add(record.episode, record.failure)
+                self._add(record)
                 yield record
+
+    def _add(self, record: Trajectory) -> None:
+        episode, outcome = record.episode, record.outcome
+        self._counted.add(episode)
+        self._total.add(outcome)
+        self._groups.setdefault(episode.instance, _Group()).add(record, outcome)
+        if record.failure is not None:
+            self._failures.add(episode, record.failure)
+            if record.failure.retryable:
+                self._retryable.add(episode)
 
     async def summary(self) -> JobSummary:
         """Count new episodes and summarise the job. Raises UsageError if there is no such job."""
@@ -201,12 +234,11 @@ class JobTally:
 
     def counted(self, plan: Plan) -> JobSummary:
         """Summarise the episodes counted so far."""
-        total, groups = OutcomeCounts(), dict[str, list[_Ended]]()
         # Keep the order fixed: a floating-point sum of rewards depends on it.
-        for episode in sorted(self._ended, key=lambda e: (e.instance, e.sample)):
-            ended = self._ended[episode]
-            total.add(ended.outcome)
-            groups.setdefault(episode.instance, []).append(ended)
+        groups, total = sorted(self._groups.items()), self._total
+        for _, group in groups:
+            group.rewards.sort()
+        total.reward_sum = _sum(chain.from_iterable(group.rewards for _, group in groups))
         return JobSummary(
             job=self._job,
             episodes=plan.episodes + plan.unplanned(self._listing.episodes),
@@ -219,7 +251,7 @@ class JobTally:
             mean_reward=total.mean_reward,
             stop_reasons=dict(sorted(total.stop_reasons.items())),
             failures=dict(sorted(total.failures.items())),
-            by_instance=tuple(_instance(name, ended) for name, ended in groups.items()),
+            by_instance=tuple(group.summary(name) for name, group in groups),
             damaged=tuple(self._damaged),
             replaced=len(self._replacements(plan, _ANY) & self._listing.episodes),
             quarantined=dict(sorted(Counter(plan.quarantined.values()).items())),
@@ -236,7 +268,7 @@ class JobTally:
     def _replacements(self, plan: Plan, refills: int) -> set[EpisodeId]:
         """Return the samples that follow the failed ones, if each may be replaced so often."""
         rule = Refills({each.id: each.samples for each in plan.instances}, refills)
-        found = (rule.after(episode, ended.failure) for episode, ended in self._ended.items())
+        found = map(rule.following, self._retryable)
         return {each for each in found if each is not None}
 
 
@@ -249,16 +281,6 @@ async def summarise(store: Store, job: str) -> JobSummary:
     return await JobTally(store, job).summary()
 
 
-def _instance(name: str, group: Sequence[_Ended]) -> InstanceSummary:
-    outcomes = OutcomeCounts()
-    for ended in group:
-        outcomes.add(ended.outcome)
-    return InstanceSummary(
-        instance=name,
-        samples=outcomes.committed,
-        resolved=outcomes.resolved,
-        mean_reward=outcomes.mean_reward,
-        turns=sum(ended.turns for ended in group),
-        tokens=sum(ended.tokens for ended in group),
-        masked=outcomes.masked,
-    )
+def _sum(rewards: Iterable[tuple[int, float]]) -> float:
+    """Add up rewards one by one, as `OutcomeCounts` does, whatever `sum` does about rounding."""
+    return reduce(lambda total, each: total + each[1], rewards, 0.0)

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Protocol
 from urllib.parse import parse_qs, unquote
 
+PAGE = 1000
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "a-key-of-tests", "AWS_SECRET_ACCESS_KEY": "a-secret-of-tests"}
 
 
@@ -109,16 +110,19 @@ class Memory:
         return error(404, "NoSuchKey")
 
     def _list(self, bucket: str, query: str) -> Response:
-        """List as S3 does, all on one page."""
-        prefix = unquote(parse_qs(query).get("prefix", [""])[0])
-        keys = [path.removeprefix(f"{bucket}/") for path in self.objects]
+        """List as S3 does, a thousand on one page."""
+        asked = {name: values[0] for name, values in parse_qs(query).items()}
+        prefix = unquote(asked.get("prefix", ""))
+        after = asked.get("continuation-token", asked.get("start-after", ""))
+        every = sorted(path.removeprefix(f"{bucket}/") for path in self.objects)
+        keys = [key for key in every if key.startswith(prefix) and key > after]
         found = "".join(
             f"<Contents><Key>{key}</Key><Size>1</Size><ETag>x</ETag>"
             "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
-            for key in sorted(keys)
-            if key.startswith(prefix)
+            for key in keys[:PAGE]
         )
-        head = f"<Prefix>{prefix}</Prefix><KeyCount>1</KeyCount><IsTruncated>false</IsTruncated>"
+        more = len(keys) > PAGE and f"<NextContinuationToken>{keys[PAGE - 1]}"
+        head = f"<Prefix>{prefix}</Prefix>{more}</NextContinuationToken>" if more else ""
         return Response(200, f"<ListBucketResult>{head}{found}</ListBucketResult>".encode())
 
     def _delete(self, bucket: str, body: str) -> Response:

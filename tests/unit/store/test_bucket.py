@@ -228,6 +228,23 @@ async def test_a_listing_that_breaks_between_pages_is_never_short(
     assert pages.broken
 
 
+@pytest.mark.threat(point=19)
+async def test_a_page_that_fails_is_asked_for_again_alone(serve: Serve) -> None:
+    memory = Memory()
+    memory.objects = {f"/bucket/p/{number:04}": b"" for number in range(2_500)}
+    failures = [error(503, "SlowDown")]
+
+    def respond(request: Request) -> Response:
+        is_later = "continuation-token" in request.path
+        return failures.pop() if is_later and failures else memory(request)
+
+    with serve(respond) as server:
+        keys = [key async for key in Bucket.open("s3://bucket").keys("p")]
+    assert keys == [f"p/{number:04}" for number in range(2_500)]
+    assert len(server.requests) == 4
+    assert "start-after=p%2F0999" in server.requests[2].path
+
+
 class Pages:
     """A listing of two pages, whose second one fails the first time."""
 

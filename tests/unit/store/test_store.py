@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -169,3 +170,11 @@ async def test_a_store_path_under_a_file_is_unreachable(tmp_path: Path) -> None:
         await Store.open(f"file://{tmp_path}/file/runs").commit(trajectory())
     with pytest.raises(UnreachableError):
         await Store.open(f"file://{tmp_path}/file/runs").begin(job(), tasks("one"))
+
+
+async def test_a_reader_that_stops_early_leaves_nothing_running(store: Store) -> None:
+    for sample in range(20):
+        await store.commit(trajectory(sample=sample))
+    async with aclosing(store.records(await store.committed("demo"))) as records:
+        assert await anext(records) == trajectory(sample=0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}

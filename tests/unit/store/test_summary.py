@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from swe_rollout.errors import StoreError
+from swe_rollout.store.bucket import Bucket
+from swe_rollout.store.layout import TRAJECTORY
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally, summarise
-from swe_rollout.types.episode import EpisodeId, Failure
+from swe_rollout.types.episode import Failure
 from unit.store.records import UNRESOLVED, job, tasks, trajectory
 
 
@@ -86,20 +88,22 @@ async def test_a_reading_that_is_cancelled_loses_no_record(
     await store.commit(trajectory("a", 0))
     await store.commit(trajectory("a", 1))
     tally = JobTally(store, "demo")
-    is_read, read = asyncio.Event(), store.record
+    is_read, read = asyncio.Event(), Bucket.get
 
-    async def stall(_: EpisodeId) -> object:
+    async def stall(bucket: Bucket, key: str) -> bytes:
+        if not key.endswith(TRAJECTORY):
+            return await read(bucket, key)
         is_read.set()
         return await asyncio.Future()
 
-    monkeypatch.setattr(store, "record", stall)
+    monkeypatch.setattr(Bucket, "get", stall)
     reading = asyncio.create_task(tally.summary())
     await is_read.wait()
     reading.cancel()
     await asyncio.wait([reading])
     assert reading.cancelled()
 
-    monkeypatch.setattr(store, "record", read)
+    monkeypatch.setattr(Bucket, "get", read)
     assert [each.episode.sample async for each in tally.read_new()] == [0, 1]
     assert [each async for each in tally.read_new()] == []
     assert (await tally.summary()).committed == 2
