@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextvars import Token
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import Protocol, Self
 
@@ -208,6 +209,7 @@ class Recorder:
         )
 
 
+@cache
 def _software() -> dict[str, str]:
     return {
         "swe-rollout": version("swe-rollout"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from itertools import count
 from typing import Final, Self, TypeVar
 
 import msgspec
@@ -24,7 +25,8 @@ from tenacity import (
     stop_after_attempt,
 )
 
-from swe_rollout.errors import EngineError, InternalError
+from swe_rollout.errors import EngineError
+from swe_rollout.retrying import retried
 from swe_rollout.text.redaction import redact
 from swe_rollout.types.deadline import Deadline
 
@@ -227,21 +229,22 @@ class Retries:
 
         The episode's clock is stopped between two attempts: the wait is not its fault.
         """
+        numbers = count(1)
 
         async def pause(seconds: float) -> None:
             with stopped_clock(clock):
                 await asyncio.sleep(seconds)
 
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(self.retries + 1),
-            wait=self._wait_s,
-            retry=retry_if_exception(self.may_succeed),
-            sleep=pause,
-            reraise=True,
-        ):
-            with attempt:
-                return await call(attempt.retry_state.attempt_number)
-        raise InternalError("a call ended without a response and without an error")
+        def retrying() -> AsyncRetrying:
+            return AsyncRetrying(
+                stop=stop_after_attempt(self.retries + 1),
+                wait=self._wait_s,
+                retry=retry_if_exception(self.may_succeed),
+                sleep=pause,
+                reraise=True,
+            )
+
+        return await retried(lambda: call(next(numbers)), retrying)
 
     def _wait_s(self, state: RetryCallState) -> float:
         failure = state.outcome.exception() if state.outcome else None

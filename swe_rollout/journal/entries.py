@@ -193,7 +193,7 @@ class Entry(msgspec.Struct, frozen=True):
     """The time that the episode had left by then; None if no clock ran."""
 
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The format of journals. Any change of form or meaning gets another number."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -36,6 +37,7 @@ from swe_rollout.journal.entries import (
     encode,
 )
 from swe_rollout.journal.tape import Tape
+from swe_rollout.retrying import retried
 from swe_rollout.sandbox.base import Markable, SandboxDelta, SandboxMark, Snapshots
 from swe_rollout.sandbox.session.walk import records_of
 from swe_rollout.store.journals import JournalRef, Journals
@@ -46,6 +48,8 @@ log = structlog.get_logger()
 PATIENCE_S: Final = 60.0
 """How long a turn waits for an unresponsive store, with its episode's clock stopped. Then the
 episode continues without a journal; its commit waits longer."""
+_SHORT_BYTES: Final = 1 << 14
+"""To pack this much takes less than to hand it to a thread."""
 
 
 class TakenOverError(SweRolloutError):
@@ -166,18 +170,15 @@ class JournalWriter:
     async def _append(self, chunk: Chunk) -> None:
         try:
             placed = msgspec.structs.replace(chunk, place=self._ref.place(self._next))
-            stored = await asyncio.to_thread(_packed, placed)
+            data = encode(placed)
+            pack = partial(_packed, data, placed.delta)
+            stored = pack() if len(data) <= _SHORT_BYTES else await asyncio.to_thread(pack)
         except ValueError as error:
             self._give_up(str(error))
             return
-        patient = AsyncRetrying(
-            retry=retry_if_exception_type(UnreachableError),
-            stop=stop_after_delay(PATIENCE_S),
-            wait=wait_exponential(multiplier=0.2, max=5),
-            reraise=True,
-        )
+        creating = partial(self._journals.create, self._ref, self._next, stored)
         try:
-            is_ours: bool = await patient(self._journals.create, self._ref, self._next, stored)
+            is_ours = await retried(creating, _patient)
         except UnreachableError as error:
             self._give_up(str(error))
             return
@@ -202,10 +203,18 @@ class JournalWriter:
         log.warning("journal_ends", episode=str(self._ref.episode), chunks=self._next, why=why)
 
 
-def _packed(chunk: Chunk) -> bytes:
-    """Return the stored form of a chunk. Raises ValueError if it can't be stored."""
-    data = encode(chunk)
-    if holds_secret(data) or (chunk.delta is not None and _holds_secret(chunk.delta)):
+def _patient() -> AsyncRetrying:
+    return AsyncRetrying(
+        retry=retry_if_exception_type(UnreachableError),
+        stop=stop_after_delay(PATIENCE_S),
+        wait=wait_exponential(multiplier=0.2, max=5),
+        reraise=True,
+    )
+
+
+def _packed(data: bytes, delta: Delta | None) -> bytes:
+    """Return the stored form of a chunk's `data`. Raises ValueError if it can't be stored."""
+    if holds_secret(data) or (delta is not None and _holds_secret(delta)):
         raise ValueError("a credential in use was in what a command returned")
     if len(data) > MAX_CHUNK_BYTES:
         raise ValueError(f"a turn takes {len(data)} bytes")

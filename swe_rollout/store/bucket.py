@@ -31,6 +31,7 @@ from tenacity import (
 )
 
 from swe_rollout.errors import UnreachableError, UsageError
+from swe_rollout.retrying import retried
 from swe_rollout.store.address import advice_for, open_storage
 from swe_rollout.store.faults import (
     OF_ONE_FILE,
@@ -206,15 +207,9 @@ class Bucket:
 
         Raises UnreachableError for whatever the storage raises, except a missing object.
         """
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(is_transient),
-            stop=stop_after_attempt(_ATTEMPTS) | stop_after_delay(_RETRY_S),
-            wait=wait_random_exponential(multiplier=0.4, max=5),
-            reraise=True,
-        )
         slow = asyncio.get_running_loop().call_later(SLOW_S, self._is_slow, verb, key)
         try:
-            result: T = await retrying(run_call, work)
+            result = await retried(lambda: run_call(work), _retrying)
         except FileNotFoundError as error:
             if is_missing_object(error):
                 self._listener(verb, None)
@@ -247,6 +242,15 @@ class Bucket:
             fault = fault_of(error, advice_for(self.uri, verb))
             return UnreachableError(what, why=fault.why, fix=fault.fix)
         return UnreachableError(what, why=reason(error), fix=fix_of_folder(error))
+
+
+def _retrying() -> AsyncRetrying:
+    return AsyncRetrying(
+        retry=retry_if_exception(is_transient),
+        stop=stop_after_attempt(_ATTEMPTS) | stop_after_delay(_RETRY_S),
+        wait=wait_random_exponential(multiplier=0.4, max=5),
+        reraise=True,
+    )
 
 
 async def read_object(uri: str) -> bytes:

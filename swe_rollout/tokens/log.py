@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -83,24 +84,26 @@ class RequestProof:
 
 @dataclass(frozen=True, slots=True)
 class InputIds:
-    """The frozen ids of one request, as numbers and as the text of the HTTP request body."""
+    """The frozen ids of one request, as numbers and as the text of the HTTP request body.
+
+    Those of a log are views of it, so that a long prompt is not copied in each turn.
+    """
 
     ids: NDArray[np.int32] = field(compare=False)
     """int32 `[n]`, read-only."""
-    text: bytes
+    text: NDArray[np.uint8] = field(compare=False)
     """The ids as comma-separated decimal numbers: a JSON array without its brackets."""
+    proof: RequestProof
 
     @classmethod
     def of(cls, ids: Sequence[int]) -> InputIds:
         """Build an input from ids. `TokenLog.input_ids` is faster for the ids of a log."""
-        import numpy as np  # noqa: PLC0415
-
-        array_of_ids = np.array(ids, dtype=np.int32)
-        array_of_ids.flags.writeable = False
-        return cls(array_of_ids, encode_ids(ids))
+        log = TokenLog()
+        log.append_prompt(ids)
+        return log.input_ids()
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return self.proof.length
 
     def tolist(self) -> list[int]:
         """Return the ids as Python integers; O(n)."""
@@ -114,12 +117,12 @@ class TokenLog:
     __slots__ = ("_ids", "_is_closed", "_logprobs", "_mask", "_segments", "_sha", "_text", "replay")
 
     def __init__(self) -> None:
-        self._ids = array("i")
+        self._ids = _Growing("i4")
         self._mask = bytearray()
         self._logprobs = array("f")
         self._segments: list[Segment] = []
         self._sha = hashlib.sha256()
-        self._text = bytearray()
+        self._text = _Growing("u1")
         self._is_closed = False
         self.replay = Replay()
         """Data the engine returned to replay the sampling."""
@@ -171,8 +174,6 @@ class TokenLog:
         weight_version: str | None = None,
         sampling: SamplingUsed | None = None,
     ) -> None:
-        import numpy as np  # noqa: PLC0415
-
         if self._is_closed:
             raise InternalError("a branch that was closed is appended to")
         if not ids:
@@ -185,25 +186,23 @@ class TokenLog:
         self._segments.append(
             Segment(kind, start, start + len(new), turn, weight_version, sampling)
         )
-        self._sha.update(np.asarray(new, dtype="<i4").tobytes())
-        self._text += b"," + encode_ids(ids) if start else encode_ids(ids)
+        self._text.extend(b"," + encode_ids(ids) if start else encode_ids(ids))
+        if sys.byteorder == "big":
+            new.byteswap()
+        self._sha.update(new)
 
     def close(self) -> None:
         """End the log: allow no more appends, and free memory that only requests need."""
         self._is_closed = True
-        self._text = bytearray()
+        self._text = _Growing("u1")
 
     def request(self) -> RequestProof:
         """Return the proof of the next request, which is the whole log so far."""
         return RequestProof(len(self._ids), self._sha.hexdigest())
 
     def input_ids(self) -> InputIds:
-        """Return the next request: a frozen copy of the whole log so far."""
-        import numpy as np  # noqa: PLC0415
-
-        ids = np.array(self._ids, dtype=np.int32)
-        ids.flags.writeable = False
-        return InputIds(ids, bytes(self._text))
+        """Return the next request: the whole log so far."""
+        return InputIds(self._ids.view(), self._text.view(), self.request())
 
     def replay_request(self, recording: Recording) -> ReplayRequest:
         """Return the replay data to request in the next call: everything still missing."""
@@ -218,12 +217,13 @@ class TokenLog:
         )
 
     def last_id(self) -> int:
-        return self._ids[-1]
+        return int(self._ids.view()[-1])
 
     @property
     def ids(self) -> list[int]:
         """All ids so far; O(n)."""
-        return self._ids.tolist()
+        ids: list[int] = self._ids.view().tolist()
+        return ids
 
     @property
     def loss_mask(self) -> NDArray[np.uint8]:
@@ -248,6 +248,39 @@ class TokenLog:
     def sampled(self) -> int:
         """Number of tokens the policy sampled."""
         return self._mask.count(1)
+
+
+class _Growing:
+    """An array that grows at its end; earlier views of it stay as they are."""
+
+    __slots__ = ("_array", "_size")
+
+    def __init__(self, kind: str) -> None:
+        import numpy as np  # noqa: PLC0415
+
+        self._array: NDArray[Any] = np.empty(0, kind)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def extend(self, new: bytes | array[int]) -> None:
+        """Append what the bytes of `new` hold."""
+        import numpy as np  # noqa: PLC0415
+
+        values = np.frombuffer(new, self._array.dtype)
+        start, self._size = self._size, self._size + len(values)
+        if self._size > len(self._array):
+            grown = np.empty(self._size * 3 // 2, self._array.dtype)
+            grown[:start] = self._array[:start]
+            self._array = grown
+        self._array[start : self._size] = values
+
+    def view(self) -> NDArray[Any]:
+        """Return all of it so far, read-only."""
+        found = self._array[: self._size]
+        found.flags.writeable = False
+        return found
 
 
 def nullable(logprobs: NDArray[np.float32]) -> tuple[float | None, ...]:

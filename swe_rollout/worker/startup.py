@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from swe_rollout.agent.off_loop import settled_heap
 from swe_rollout.cluster.objects import OwnerReference
 from swe_rollout.datasets.base import LoadedDataset
 from swe_rollout.errors import PrerequisiteError, SweRolloutError, gather_all
@@ -160,6 +161,7 @@ class WorkerStartup:
             refills=resources.backlog.refills,
         )
         scheduler.add(resources.backlog.todo)
+        stack.enter_context(settled_heap())
         return scheduler
 
     def _counted_before(self, resources: WorkerResources) -> CountedBefore:

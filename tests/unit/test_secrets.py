@@ -204,10 +204,12 @@ def test_journals(secret: str, form: str) -> None:
             entries.Chunk("w", delta=entries.Delta.of(file)),
         ):
             with pytest.raises(ValueError, match="credential"):
-                _packed(chunk)
+                _packed(entries.encode(chunk), chunk.delta)
     # It is the secret that is refused, and nothing else.
     with in_use("another-secret-of-this-process"):
-        assert entries.decode(_packed(entries.Chunk("w", delta=entries.Delta.of(file))))
+        delta = entries.Delta.of(file)
+        chunk = entries.Chunk("w", delta=delta)
+        assert entries.decode(_packed(entries.encode(chunk), delta)) == chunk
 
 
 @pytest.mark.parametrize("header", ["Authorization", "x-api-key"])

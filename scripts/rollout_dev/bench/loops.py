@@ -275,6 +275,11 @@ class Samples:
         pairs = zip(self.per_s, other.per_s, strict=True)
         return statistics.median(own / theirs for own, theirs in pairs)
 
+    def cpu_ratio_to(self, other: Samples) -> float:
+        """Return the median over rounds of how often its CPU time a turn fits into the other's."""
+        pairs = zip(self.cpu_ms, other.cpu_ms, strict=True)
+        return statistics.median(theirs / own for own, theirs in pairs)
+
     @property
     def client_cpu_ms(self) -> float:
         """CPU time per turn in the median round."""

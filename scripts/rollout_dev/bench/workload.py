@@ -77,6 +77,25 @@ def _train() -> Tokenizer:
     return trained
 
 
+def large_vocabulary(of: str, tokens: int) -> str:
+    """Return a folder like `of` whose vocabulary has this many tokens: further ones join two."""
+    large = Path(of).with_name(f"{Path(of).name}-{tokens}")
+    if not (large / "tokenizer.json").exists():
+        shutil.copytree(of, large, dirs_exist_ok=True)
+        definition = json.loads((Path(of) / "tokenizer.json").read_text("utf-8"))
+        vocabulary, merges = definition["model"]["vocab"], definition["model"]["merges"]
+        pieces, rng = list(vocabulary), random.Random(0)  # noqa: S311 - the same each time
+        added = {each["content"] for each in definition["added_tokens"]}
+        size = len(vocabulary | dict.fromkeys(added))
+        while size < tokens:
+            pair = rng.choices(pieces, k=2)
+            if (joined := "".join(pair)) not in vocabulary and added.isdisjoint(pair):
+                vocabulary[joined], size = size, size + 1
+                merges.append(pair)
+        (large / "tokenizer.json").write_text(json.dumps(definition), "utf-8")
+    return str(large)
+
+
 def _added(text: str, *, special: bool) -> AddedToken:
     return AddedToken(text, special=special, normalized=False)
 

@@ -1,7 +1,8 @@
 """PrefixGuard: verify, before anything is sent, that no sampled id was tokenised again.
 
 For each branch of an episode it keeps the last ids sent and the ids sampled after them, as the text
-that went over HTTP. Every further request of the branch must begin with exactly those bytes.
+that went over HTTP. Every further request of the branch must begin with exactly those bytes. It has
+a copy of its own, to which each call adds what is new.
 
 An unknown branch may begin with any ids: it is new, or `release` was called for a new attempt. So
 may a request at turn 0 after a later turn, the new attempt of a caller that does not release. A
@@ -12,7 +13,7 @@ without a response changes nothing. Used by `pool.pool`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import InternalError
@@ -26,25 +27,20 @@ KEPT_BYTES = 512 * 2**20
 """Bytes kept for all episodes together. Beyond it, the least recent callers go unchecked."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Prefix:
-    turn: int
-    sent: bytes
-    sampled: bytes
-    """The sampled ids as text, with a comma before each."""
+    turn: int = 0
+    text: bytearray = field(default_factory=bytearray)
 
-    @property
-    def size(self) -> int:
-        return len(self.sent) + len(self.sampled)
+    def must_begin(self, request: GenerateRequest) -> bool:
+        """Whether the request goes on from here."""
+        return request.turn > 0 or self.turn == 0
 
-    def is_start_of(self, text: bytes) -> bool:
-        """Whether `text` begins with all of it, id for id."""
-        end = self.size
-        return (
-            text.startswith(self.sent)
-            and text.startswith(self.sampled, len(self.sent))
-            and text[end : end + 1] in (b"", b",")
-        )
+    def begins(self, request: GenerateRequest) -> bool:
+        """Whether the request begins with all of it, id for id."""
+        text, end = request.input_ids.text, len(self.text)
+        # A bytearray on the left compares memory; an array on the left, each byte.
+        return self.text == text[:end] and text[end : end + 1].tobytes() in (b"", b",")
 
 
 class PrefixGuard:
@@ -59,9 +55,7 @@ class PrefixGuard:
     def check(self, request: GenerateRequest) -> None:
         """Raise InternalError unless the request continues the episode's last response."""
         known = self._prefixes.get((request.episode, request.branch))
-        if known is None or (request.turn == 0 and known.turn > 0):
-            return
-        if not known.is_start_of(request.input_ids.text):
+        if known is not None and known.must_begin(request) and not known.begins(request):
             raise InternalError(
                 f"the request of turn {request.turn} does not begin with the ids sampled before",
                 why="the policy would be trained on ids that it never read; nothing was sent",
@@ -71,12 +65,17 @@ class PrefixGuard:
     def add(self, request: GenerateRequest, generation: Generation) -> None:
         """Record the ids that were sent and sampled."""
         key = (request.episode, request.branch)
+        known = self._prefixes.get(key)
         self._drop(key)
-        sampled = b"," + encode_ids(generation.token_ids) if generation.token_ids else b""
-        known = _Prefix(request.turn, request.input_ids.text, sampled)
+        if known is None or not known.must_begin(request):
+            known = _Prefix()
+        known.turn = request.turn
+        known.text += request.input_ids.text[len(known.text) :].tobytes()
+        if generation.token_ids:
+            known.text += b"," + encode_ids(generation.token_ids)
         self._prefixes[key] = known
         self._branches.setdefault(request.episode, set()).add(request.branch)
-        self._size += known.size
+        self._size += len(known.text)
         while self._size > self._kept_bytes:
             self._drop(next(iter(self._prefixes)))
 
@@ -89,7 +88,7 @@ class PrefixGuard:
         known = self._prefixes.pop(key, None)
         if known is None:
             return
-        self._size -= known.size
+        self._size -= len(known.text)
         episode, branch = key
         branches = self._branches[episode]
         branches.discard(branch)

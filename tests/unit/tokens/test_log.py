@@ -86,7 +86,7 @@ def test_the_input_of_a_request_is_the_log_as_numbers_and_as_json(
         log.append_delta(piece, turn=index)
 
     given_ids = log.input_ids()
-    assert given_ids.tolist() == log.ids == json.loads(b"[%b]" % given_ids.text)
+    assert given_ids.tolist() == log.ids == json.loads(b"[%b]" % given_ids.text.tobytes())
     assert len(given_ids) == len(log)
     assert given_ids == InputIds.of(log.ids)
 
@@ -99,9 +99,23 @@ def test_an_input_does_not_change_when_the_log_grows() -> None:
     log.append_sampled([3], [-0.1], turn=0)
 
     assert (len(logprobs), mask.tolist()) == (2, [0, 0])
-    assert (before.tolist(), before.text) == ([1, 2], b"1,2")
-    with pytest.raises(ValueError, match="read-only"):
-        before.ids[0] = 9
+    assert (before.tolist(), before.text.tobytes()) == ([1, 2], b"1,2")
+    for array in (before.ids, before.text):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 9
+
+
+def test_earlier_inputs_do_not_change_however_often_the_log_grows() -> None:
+    log = TokenLog()
+    log.append_prompt([1, 2])
+    inputs = [log.input_ids()]
+    for turn in range(200):
+        log.append_sampled([turn, 7], [-0.1, -0.1], turn=turn)
+        inputs.append(log.input_ids())
+
+    for each in inputs:
+        assert each == InputIds.of(log.ids[: len(each)])
+        assert each.tolist() == json.loads(b"[%b]" % each.text.tobytes()) == log.ids[: len(each)]
 
 
 @pytest.mark.parametrize("logprob", [math.nan, math.inf, -math.inf])

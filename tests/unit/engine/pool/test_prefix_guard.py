@@ -8,6 +8,7 @@ import pytest
 
 from swe_rollout.engine.pool.prefix_guard import PrefixGuard
 from swe_rollout.errors import InternalError
+from swe_rollout.tokens.log import InputIds
 from swe_rollout.types.turn import FinishReason, Generation
 from unit.engine.engine_parts import request
 
@@ -59,6 +60,18 @@ def test_the_chain_continues_over_turns(guard: PrefixGuard) -> None:
     guard.check(request(1, 2, 3, 41, 42, 6, 7, 8, turn=2))
     with pytest.raises(InternalError):
         guard.check(request(1, 2, 3, 41, 42, 6, 8, turn=2))
+
+
+def test_it_remembers_what_was_sent_and_not_what_became_of_it() -> None:
+    guard, sent = PrefixGuard(), request(1, 2, 3)
+    guard.add(sent, generation(4))
+    changed = sent.input_ids.text.base
+    assert changed is not None
+    changed[0] = ord("9")
+    log = replace(sent, input_ids=InputIds.of((9, 2, 3, 4)))
+    with pytest.raises(InternalError):
+        guard.check(log)
+    guard.check(request(1, 2, 3, 4))
 
 
 def test_after_an_abort_without_tokens_the_prompt_is_continued() -> None:
