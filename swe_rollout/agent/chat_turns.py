@@ -17,7 +17,7 @@ from swe_rollout.agent.call_text import written_result
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.parsers.base import Refusal, checked
 from swe_rollout.agent.parsers.strict_json import read_json
-from swe_rollout.agent.policy_turns import PolicyTurns, encodable, sampling_of
+from swe_rollout.agent.policy_turns import PolicyTurns, sampling_of
 from swe_rollout.agent.sampled_turn import (
     MAX_CALLS,
     SampledTurn,
@@ -25,7 +25,7 @@ from swe_rollout.agent.sampled_turn import (
     calls_in_words,
     cut_call,
 )
-from swe_rollout.agent.tools.base import ToolSpec
+from swe_rollout.agent.tools.base import ToolSpec, encodable
 from swe_rollout.engine.chat.base import ChatCall, ChatRequest, ChatResponse, ChatTool
 from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import InternalError

@@ -17,11 +17,11 @@ from swe_rollout.agent.branches import SUMMARY_REQUEST, EpisodeState, OpenBranch
 from swe_rollout.agent.chat_turns import ChatTurns
 from swe_rollout.agent.outside import Outside
 from swe_rollout.agent.parts import AgentParts
-from swe_rollout.agent.policy_turns import PolicyTurns, encodable
+from swe_rollout.agent.policy_turns import PolicyTurns
 from swe_rollout.agent.prompts import Message
 from swe_rollout.agent.sampled_turn import SampledTurn, TurnBuilder
 from swe_rollout.agent.steps import RESUMABLE, Origin, StepOrder, first_messages, misuse
-from swe_rollout.agent.tools.base import ToolError, cut_middle
+from swe_rollout.agent.tools.base import ToolError, cut_middle, encodable
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.policy import Sampling

@@ -87,7 +87,9 @@ class PolicyTurns:
                 turn.text = turn.text or self._parts.tokens.renderer.decode(turn.ids)
                 self._state.turns.append(turn.build())
                 branch.has_turns = True
-        return replace(sampled, text=turn.text), turn if turn.ids else None
+        if sampled.text != turn.text:
+            sampled = replace(sampled, text=turn.text)
+        return sampled, turn if turn.ids else None
 
     async def run(
         self,
@@ -199,13 +201,7 @@ class PolicyTurns:
             remaining_s=remaining_s,
             delegate=delegate,
         )
-        observation = await self._parts.toolbox.run(call, sandbox, bounds)
-        return replace(observation, text=encodable(observation.text))
-
-
-def encodable(text: str) -> str:
-    """Return text that can be recorded: a lone surrogate, as in a file name, is replaced."""
-    return text.encode(errors="replace").decode()
+        return await self._parts.toolbox.run(call, sandbox, bounds)
 
 
 def sampling_of(sampling: Sampling, branch: OpenBranch) -> Sampling:

@@ -82,6 +82,8 @@ class Renderer:
             sorted({*self.grammar.ends, *model_ends, *(() if eos is None else (eos,))})
         )
         self._messages = MessageProbe(self.template, self._encoding, self.grammar.dialect)
+        marks = self.grammar.family.reasoning
+        self._reasoning = tuple(replace(marks, opened=opened) for opened in (False, True))
         self._delta = DeltaTemplate(self.template, self.grammar.dialect)
         self._deltas: dict[tuple[object, ...], list[str]] = {}
 
@@ -122,7 +124,7 @@ class Renderer:
 
     def reasoning(self, *, opened: bool) -> Reasoning:
         """Return the marks of reasoning; `opened` says whether the prompt ended inside it."""
-        return replace(self.grammar.family.reasoning, opened=opened)
+        return self._reasoning[opened]
 
     @property
     def path(self) -> TokenPath:
@@ -278,7 +280,8 @@ class Renderer:
         """Return one turn's ids as text for a parser, without the id that ended the turn."""
         if not ids or ids[-1] not in self.stop_token_ids:
             return self._encoding.sampled(ids)
-        return self._encoding.sampled(ids[:-1], ended_by=self._encoding.decode(ids[-1:]))
+        end = self.controls.get(ids[-1]) or self._encoding.decode(ids[-1:])
+        return self._encoding.sampled(ids[:-1], ended_by=end)
 
 
 _WHERE = (

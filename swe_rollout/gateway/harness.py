@@ -18,8 +18,8 @@ from pydantic import Field, StringConstraints
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.outside import Outside
-from swe_rollout.agent.policy_turns import encodable
 from swe_rollout.agent.prompts import MessageRole
+from swe_rollout.agent.tools.base import encodable
 from swe_rollout.agent.tools.marks import new_mark
 from swe_rollout.errors import ExtensionFailedError, SandboxError
 from swe_rollout.gateway.asked import decode

@@ -117,7 +117,7 @@ class TokenLog:
     __slots__ = ("_ids", "_is_closed", "_logprobs", "_mask", "_segments", "_sha", "_text", "replay")
 
     def __init__(self) -> None:
-        self._ids = _Growing("i4")
+        self._ids = _Growing("<i4")
         self._mask = bytearray()
         self._logprobs = array("f")
         self._segments: list[Segment] = []
@@ -128,7 +128,7 @@ class TokenLog:
         """Data the engine returned to replay the sampling."""
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._mask)
 
     def append_prompt(self, ids: Sequence[int]) -> None:
         """Append the first rendering; allowed once, before anything else."""
@@ -178,9 +178,7 @@ class TokenLog:
             raise InternalError("a branch that was closed is appended to")
         if not ids:
             return
-        new = array("i", ids)
-        start = len(self._ids)
-        self._ids.extend(new)
+        start, new = len(self._mask), array("i", ids)
         self._mask.extend((b"\1" if kind is SegmentKind.SAMPLED else b"\0") * len(new))
         self._logprobs.extend(logprobs)
         self._segments.append(
@@ -189,7 +187,9 @@ class TokenLog:
         self._text.extend(b"," + encode_ids(ids) if start else encode_ids(ids))
         if sys.byteorder == "big":
             new.byteswap()
-        self._sha.update(new)
+        data = new.tobytes()
+        self._ids.extend(data)
+        self._sha.update(data)
 
     def close(self) -> None:
         """End the log: allow no more appends, and free memory that only requests need."""
@@ -198,7 +198,7 @@ class TokenLog:
 
     def request(self) -> RequestProof:
         """Return the proof of the next request, which is the whole log so far."""
-        return RequestProof(len(self._ids), self._sha.hexdigest())
+        return RequestProof(len(self), self._sha.hexdigest())
 
     def input_ids(self) -> InputIds:
         """Return the next request: the whole log so far."""
@@ -253,34 +253,28 @@ class TokenLog:
 class _Growing:
     """An array that grows at its end; earlier views of it stay as they are."""
 
-    __slots__ = ("_array", "_size")
+    __slots__ = ("_bytes", "_kind", "_size")
 
     def __init__(self, kind: str) -> None:
-        import numpy as np  # noqa: PLC0415
-
-        self._array: NDArray[Any] = np.empty(0, kind)
+        self._kind = kind
+        self._bytes = memoryview(bytearray())
         self._size = 0
 
-    def __len__(self) -> int:
-        return self._size
-
-    def extend(self, new: bytes | array[int]) -> None:
-        """Append what the bytes of `new` hold."""
-        import numpy as np  # noqa: PLC0415
-
-        values = np.frombuffer(new, self._array.dtype)
-        start, self._size = self._size, self._size + len(values)
-        if self._size > len(self._array):
-            grown = np.empty(self._size * 3 // 2, self._array.dtype)
-            grown[:start] = self._array[:start]
-            self._array = grown
-        self._array[start : self._size] = values
+    def extend(self, new: bytes) -> None:
+        """Append values as their bytes."""
+        start, self._size = self._size, self._size + len(new)
+        if self._size > len(self._bytes):
+            # A new one, because views of the old one can't be moved.
+            grown = memoryview(bytearray(self._size * 3 // 2))
+            grown[:start] = self._bytes[:start]
+            self._bytes = grown
+        self._bytes[start : self._size] = new
 
     def view(self) -> NDArray[Any]:
         """Return all of it so far, read-only."""
-        found = self._array[: self._size]
-        found.flags.writeable = False
-        return found
+        import numpy as np  # noqa: PLC0415
+
+        return np.frombuffer(self._bytes[: self._size].toreadonly(), self._kind)
 
 
 def nullable(logprobs: NDArray[np.float32]) -> tuple[float | None, ...]:

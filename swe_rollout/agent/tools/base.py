@@ -243,7 +243,13 @@ class Toolbox:
                 observation = await tool.run(call.arguments, sandbox, context)
         except ToolError as error:
             observation = bounded(Observation(f"error: {error}"), context)
-        return replace(observation, duration_s=time.monotonic() - began)
+        took = time.monotonic() - began
+        return replace(observation, text=encodable(observation.text), duration_s=took)
+
+
+def encodable(text: str) -> str:
+    """Return text that can be recorded: a lone surrogate, as in a file name, is replaced."""
+    return text.encode(errors="replace").decode()
 
 
 def readable(output: bytes) -> str:

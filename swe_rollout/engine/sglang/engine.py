@@ -126,7 +126,9 @@ class SglangEngine(TokenEngine):
         await asyncio.gather(*(each.aclose() for each in {self._connection, *self._workers}))
 
     async def _attempt(self, request: GenerateRequest, number: int) -> Generation:
-        request = replace(request, max_new_tokens=await self._max_new_tokens(request))
+        most = await self._max_new_tokens(request)
+        if most != request.max_new_tokens:
+            request = replace(request, max_new_tokens=most)
         rid = uuid.uuid4().hex
         try:
             return await self._call(request, rid)
@@ -171,10 +173,11 @@ class SglangEngine(TokenEngine):
     def _check_ids(self, input_ids: InputIds) -> None:
         if not len(input_ids):
             raise InternalError("a request has no input ids")
-        lowest, highest = input_ids.ids.min(), input_ids.ids.max()
-        if lowest < 0 or highest >= self._vocab_size:
+        ids = input_ids.ids
+        # A negative id is a large one without its sign.
+        if ids.view("u4").max() >= self._vocab_size:
             raise InternalError(
-                f"input ids range from {lowest} to {highest}, outside [0, {self._vocab_size})",
+                f"input ids range from {ids.min()} to {ids.max()}, outside [0, {self._vocab_size})",
                 why="such an id kills the server; nothing was sent",
                 fix="check that the tokenizer is the model's own",
             )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from swe_rollout.agent.policy_turns import encodable
+from swe_rollout.agent.tools.base import encodable
 from swe_rollout.integrations.strands.exceptions import HistoryError, UnsupportedContentError
 
 StrandsMessage: TypeAlias = Mapping[str, object]
