@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +22,7 @@ from swe_rollout.cli.options import (
     option,
 )
 from swe_rollout.cli.output import say, write_lines
-from swe_rollout.cli.stored_work import named_other, targeted
+from swe_rollout.cli.stored_work import named_other
 from swe_rollout.errors import InternalError, UsageError
 from swe_rollout.text.escaping import printable
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from swe_rollout.spec.job import RolloutJobSpec
     from swe_rollout.store.damage import DamagedRecord
     from swe_rollout.store.store import Store
-    from swe_rollout.types.trajectory import Trajectory
+    from swe_rollout.types.episode import EpisodeId
 
 ExportPath = Annotated[
     Path | None,
@@ -175,19 +175,61 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
     path = options.output or Path(target.name + ending)
     store = target.open_store()
     plan = await store.plan(target.ref.job)
-    if target.episode is None:
-        await _require_some(store, target.ref.job, options.sample, planned=plan.episodes)
+    if target.episode is not None:
+        episodes, strays = [target.episode], tuple[str, ...]()
+        await store.read(target.episode)
+    else:
+        listing = await store.listing(target.ref.job)
+        strays = listing.strays
+        episodes = _chosen(listing.episodes, target.ref.job, options.sample, plan.episodes)
     if not _is_folder(options.to, target):
         require_new(path, overwrite=options.overwrite)
-    damaged: list[DamagedRecord] = []
-    records = _chosen(targeted(store, target, damaged), options.sample)
+    form = await _format(target, store, options)
     with writing(path):
-        done = await _write(records, path, target, store, options)
+        done, damaged = await _write(episodes, path, form, store, _what(target, options))
     say(f"{done.episodes} episodes")
     write_not_shown(done.left_out)
-    strays = () if target.episode else (await store.listing(target.ref.job)).strays
     write_left_out(damaged, strays)
     write_lines([str(path)])
+
+
+async def _write(
+    episodes: Sequence[EpisodeId],
+    path: Path,
+    form: FileFormat | FolderFormat,
+    store: Store,
+    what: Mapping[str, str],
+) -> tuple[Exported, Sequence[DamagedRecord]]:
+    """Write the episodes, or go on with an export that was killed."""
+    from swe_rollout.export.files import export as write
+    from swe_rollout.export.progress import Progress, beside
+
+    progress = Progress.open(path, what, episodes, resumes=form.resumes)
+    if progress.written:
+        say(f"going on after {progress.written} episodes that {beside(path)[1]} has already")
+    if added := len(set(episodes).difference(progress.episodes)):
+        say(f"{added} episodes were committed since this export was begun, and are not in it")
+    try:
+        done = await write(progress.records(store), path, form, progress=progress)
+    finally:
+        if beside(path)[0].exists():
+            say(f"{beside(path)[1]} keeps what is written: the same command goes on with it")
+    return done, progress.damaged
+
+
+def _what(target: ViewTarget, options: _Options) -> dict[str, str]:
+    """Describe the export: a part of one is no part of another."""
+    from swe_rollout import __version__
+
+    return {
+        "source": "/".join([str(target.ref), *(str(target.episode or "").split("/")[1:])]),
+        "format": options.to.value,
+        "sample": "" if options.sample is None else str(options.sample),
+        "dropped paths": " ".join(options.drop_paths),
+        "model name": options.model_name or "",
+        "dataset": options.dataset or "",
+        "version of swe-rollout": __version__,
+    }
 
 
 def _is_folder(to: ExportFormat, target: ViewTarget) -> bool:
@@ -195,9 +237,13 @@ def _is_folder(to: ExportFormat, target: ViewTarget) -> bool:
     return _KINDS[to].is_folder and not (_KINDS[to].of_one and target.episode is not None)
 
 
-async def _require_some(store: Store, job: str, sample: int | None, *, planned: int) -> None:
-    """Raise UsageError if there is nothing to export; report episodes still missing."""
-    committed = await store.committed(job)
+def _chosen(
+    committed: frozenset[EpisodeId], job: str, sample: int | None, planned: int
+) -> list[EpisodeId]:
+    """Return the episodes to export, in order; report those still missing.
+
+    Raises UsageError if there is none.
+    """
     chosen = [each for each in committed if sample in (None, each.sample)]
     if not chosen and committed:
         raise UsageError(
@@ -213,34 +259,17 @@ async def _require_some(store: Store, job: str, sample: int | None, *, planned: 
         )
     if len(committed) < planned:
         say(f"the job is not finished: {len(committed)} of {planned} episodes are committed")
+    return sorted(chosen, key=lambda each: (each.instance, each.sample))
 
 
-async def _chosen(
-    records: AsyncIterator[Trajectory], sample: int | None
-) -> AsyncIterator[Trajectory]:
-    async for trajectory in records:
-        if sample is None or trajectory.episode.sample == sample:
-            yield trajectory
-
-
-async def _write(
-    records: AsyncIterator[Trajectory],
-    path: Path,
-    target: ViewTarget,
-    store: Store,
-    options: _Options,
-) -> Exported:
-    from swe_rollout.export import files
-
+async def _format(target: ViewTarget, store: Store, options: _Options) -> FileFormat | FolderFormat:
     if options.to is ExportFormat.PARQUET:
-        from swe_rollout.export.parquet import export_parquet
+        from swe_rollout.export.parquet import parquet_format
 
-        return files.Exported(await export_parquet(records, path))
+        return parquet_format()
     if _KINDS[options.to].has_prompts:
-        form = await _form_with_prompts(store, target, options)
-    else:
-        form = _form(options, is_one=target.episode is not None)
-    return await files.export(records, path, form)
+        return await _form_with_prompts(store, target, options)
+    return _form(options, is_one=target.episode is not None)
 
 
 def _form(options: _Options, *, is_one: bool) -> FileFormat | FolderFormat:

@@ -10,14 +10,15 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 import msgspec
 
 from swe_rollout.errors import TaskError, UsageError
+from swe_rollout.export.progress import Progress, beside
 from swe_rollout.text.formatting import format_duration
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
@@ -35,6 +36,10 @@ class Exported:
     """Episodes that the format can't represent, each with the reason."""
 
 
+def _nothing(_: EpisodeId) -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class FileFormat:
     """A format whose output is one file, in which the parts of the episodes follow each other."""
@@ -44,20 +49,12 @@ class FileFormat:
     head: bytes = b""
     between: bytes = b""
     tail: bytes = b""
-
-    @asynccontextmanager
-    async def writing(self, out: Path) -> AsyncIterator[Callable[[Trajectory], None]]:
-        """Write one file, which replaces an existing one if the block succeeds."""
-        before = iter([b""])
-        async with complete_file(out) as file:
-
-            def write(trajectory: Trajectory) -> None:
-                part = self.part(trajectory)
-                file.write(next(before, self.between) + part)
-
-            file.write(self.head)
-            yield write
-            file.write(self.tail)
+    resumed: Callable[[EpisodeId], None] = _nothing
+    """Is told, instead of `part`, of each episode that an earlier process has written."""
+    finish: Callable[[Path, Path], None] | None = None
+    """Makes the second file from the first, which holds all parts, if that is not the output."""
+    resumes: ClassVar[bool] = True
+    """Whether an export can go on where another process was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,54 +65,135 @@ class FolderFormat:
     """Returns an episode's files by relative path. Raises TaskError to leave it out."""
     at_end: Callable[[], Iterable[tuple[str, bytes]]] = tuple
     """Returns the files about all episodes."""
+    index: tuple[str, FileFormat] | None = None
+    """A file of the folder to which each episode adds a part, and its name."""
+    resumes: bool = True
 
-    @asynccontextmanager
-    async def writing(self, out: Path) -> AsyncIterator[Callable[[Trajectory], None]]:
-        """Write a folder, which appears if the block succeeds.
 
-        Raises UsageError if it exists already.
-        """
-        part = out.with_name(f"{out.name}.part")
-        await asyncio.to_thread(_require_absent, out, part)
-        await asyncio.to_thread(part.mkdir, parents=True)
-        try:
-            yield lambda trajectory: _write(part, tuple(self.files(trajectory)))
-            await asyncio.to_thread(_write, part, self.at_end())
-            await asyncio.to_thread(part.rename, out)
-        finally:
-            await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+@dataclass(slots=True)
+class _Output:
+    """What is being written, under another name."""
+
+    form: FileFormat | FolderFormat
+    part: Path
+    file: BinaryIO | None
+    """The file to which parts are appended, if there is one."""
+    lines: FileFormat | None
+    """Its format."""
+
+    def add(self, trajectory: Trajectory, *, is_first: bool) -> None:
+        """Write an episode."""
+        found = without_secrets(trajectory)
+        if isinstance(self.form, FolderFormat):
+            _write(self.part, tuple(self.form.files(found)))
+        if self.file is not None and self.lines is not None:
+            part = self.lines.part(found)
+            self.file.write((b"" if is_first else self.lines.between) + part)
+
+    def sync(self) -> int:
+        """Have the disk hold what was appended; return how much that is."""
+        if self.file is None:
+            return 0
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        return self.file.tell()
+
+    def finish(self, out: Path) -> None:
+        """Write what comes last, and give the output its name."""
+        if self.file is not None and self.lines is not None:
+            self.file.write(self.lines.tail)
+            self.file.flush()
+        if isinstance(self.form, FolderFormat):
+            _write(self.part, self.form.at_end())
+        elif self.form.finish is not None:
+            made = out.with_name(f"{out.name}.made")
+            self.form.finish(self.part, made)
+            made.replace(out)
+            self.part.unlink()
+            return
+        self.part.rename(out)
 
 
 async def export(
-    trajectories: AsyncIterator[Trajectory], out: Path, form: FileFormat | FolderFormat
+    trajectories: AsyncIterator[Trajectory],
+    out: Path,
+    form: FileFormat | FolderFormat,
+    *,
+    progress: Progress | None = None,
 ) -> Exported:
-    """Write trajectories as they arrive; the output appears when it is complete."""
-    episodes, left_out = 0, list[tuple[EpisodeId, str]]()
-    async with form.writing(out) as write:
-        async for trajectory in trajectories:
-            try:
-                await asyncio.to_thread(write, without_secrets(trajectory))
-            except TaskError as error:
-                left_out.append((trajectory.episode, str(error)))
-            else:
-                episodes += 1
-    return Exported(episodes, tuple(left_out))
+    """Write trajectories as they arrive; the output appears when it is complete.
 
-
-@asynccontextmanager
-async def complete_file(out: Path) -> AsyncIterator[BinaryIO]:
-    """Open a new file, which replaces `out` if the block succeeds."""
-    part = out.with_name(f"{out.name}.part")
-    await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
+    With `progress`, they are those that it has left, and what is written is kept if this fails.
+    Raises UsageError for a folder that exists already.
+    """
+    progress = progress or Progress(())
+    part = beside(out)[1]
+    is_over = not progress.is_kept
+    if isinstance(form, FolderFormat):
+        try:
+            await asyncio.to_thread(require_absent, out, *([part] if progress.is_new else []))
+        except UsageError:
+            progress.close(out, is_over=progress.is_new)
+            raise
     try:
-        with await asyncio.to_thread(part.open, "wb") as file:
-            yield file
-        await asyncio.to_thread(part.replace, out)
+        with await asyncio.to_thread(_open, out, form, progress) as output:
+            async for trajectory in trajectories:
+                why = ""
+                try:
+                    is_first = progress.written == 0
+                    await asyncio.to_thread(output.add, trajectory, is_first=is_first)
+                except TaskError as error:
+                    why = str(error)
+                if progress.count(trajectory.episode, why):
+                    progress.mark(await asyncio.to_thread(output.sync))
+            progress.mark(await asyncio.to_thread(output.sync))
+            await asyncio.to_thread(output.finish, out)
+        is_over = True
+    except UsageError:  # another try would end like this one
+        is_over = True
+        raise
     finally:
-        await asyncio.to_thread(part.unlink, missing_ok=True)
+        if is_over:
+            await asyncio.to_thread(_remove, part, out.with_name(f"{out.name}.made"))
+        progress.close(out, is_over=is_over)
+    return Exported(progress.written, tuple(progress.left_out))
 
 
-def _require_absent(*paths: Path) -> None:
+@contextmanager
+def _open(out: Path, form: FileFormat | FolderFormat, progress: Progress) -> Iterator[_Output]:
+    """Open the output where `progress` is, or begin it."""
+    part = beside(out)[1]
+    name, lines = "", form if isinstance(form, FileFormat) else None
+    if isinstance(form, FolderFormat):
+        if not form.resumes:
+            shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True, exist_ok=True)
+        if form.index is not None:
+            name, lines = form.index
+    else:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    if lines is None:
+        yield _Output(form, part, None, None)
+        return
+    with (part / name if name else part).open("ab") as file:
+        file.truncate(progress.size)
+        if progress.size == 0:
+            file.write(lines.head)
+        for episode in progress.done():
+            lines.resumed(episode)
+        yield _Output(form, part, file, lines)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def require_absent(*paths: Path) -> None:
+    """Raise UsageError if one of the paths of a new folder exists."""
     for path in paths:
         if os.path.lexists(path):
             raise UsageError(

@@ -215,7 +215,7 @@ class LibraryLayout:
 
     def format(self) -> FolderFormat:
         """Return the format. Use each layout for one folder only."""
-        return FolderFormat(self._files, self._summary)
+        return FolderFormat(self._files, self._summary, resumes=False)
 
     def _files(self, trajectory: Trajectory) -> Iterator[tuple[str, bytes]]:
         stem = _stem(trajectory)

@@ -6,12 +6,13 @@ Files can be filtered out of a patch by path; every other byte stays as it is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from swe_rollout.errors import TaskError, UsageError
 from swe_rollout.export.files import FileFormat, FolderFormat, encode, line
 from swe_rollout.sandbox.patch_text import file_diffs
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 
 
@@ -87,7 +88,10 @@ def predictions_format(
             row["dropped_paths"] = list(filtered.dropped)
         return line(row)
 
-    return FileFormat(part)
+    def resumed(episode: EpisodeId) -> None:
+        last[:] = [episode.instance]
+
+    return FileFormat(part, resumed=resumed)
 
 
 def _several(instance: str) -> UsageError:
@@ -107,32 +111,27 @@ def _require_patch(trajectory: Trajectory) -> None:
 
 def patches_format(patch_filter: PatchFilter = _KEEP_ALL) -> FolderFormat:
     """Return the format: one `<instance>/<sample>.patch` each, and `patches.json` as the index."""
-    index = _Index(patch_filter)
-    return FolderFormat(index.files, index.at_end)
 
-
-@dataclass(slots=True)
-class _Index:
-    """Lists the patches in order of arrival."""
-
-    patch_filter: PatchFilter
-    rows: list[bytes] = field(default_factory=list)
-
-    def files(self, trajectory: Trajectory) -> Iterator[tuple[str, bytes]]:
+    def files(trajectory: Trajectory) -> Iterator[tuple[str, bytes]]:
         _require_patch(trajectory)
-        episode = trajectory.episode
-        name = f"{episode.instance}/{episode.sample}.patch"
-        filtered = self.patch_filter.apply(trajectory.patch)
-        row = {
-            "file": name,
-            "episode": str(episode),
-            "resolved": trajectory.resolved,
-            "dropped_paths": list(filtered.dropped),
-        }
-        self.rows.append(encode(row))
-        yield name, filtered.text.encode(errors="replace")
+        text = patch_filter.apply(trajectory.patch).text
+        yield _name(trajectory.episode), text.encode(errors="replace")
 
-    def at_end(self) -> Iterator[tuple[str, bytes]]:
-        globs = encode(list(self.patch_filter.globs))
-        rows = b",\n".join(self.rows)
-        yield INDEX, b'{"dropped_globs": %s,\n"patches": [\n%s\n]}\n' % (globs, rows)
+    def row(trajectory: Trajectory) -> bytes:
+        episode = trajectory.episode
+        return encode(
+            {
+                "file": _name(episode),
+                "episode": str(episode),
+                "resolved": trajectory.resolved,
+                "dropped_paths": list(patch_filter.apply(trajectory.patch).dropped),
+            }
+        )
+
+    head = b'{"dropped_globs": %s,\n"patches": [\n' % encode(list(patch_filter.globs))
+    index = FileFormat(row, head=head, between=b",\n", tail=b"\n]}\n")
+    return FolderFormat(files, index=(INDEX, index))
+
+
+def _name(episode: EpisodeId) -> str:
+    return f"{episode.instance}/{episode.sample}.patch"

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from swe_rollout.export.files import FileFormat, encode
 from swe_rollout.tokens.branch import BranchKind
+from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import ToolCall, Turn
 
@@ -182,7 +183,12 @@ def chrome_trace_format() -> FileFormat:
         return b",\n".join(map(encode, _trace(trajectory, next(count))))
 
     note = b'"displayTimeUnit": "ms", "otherData": {"starts": %s}' % encode(STARTS)
-    return FileFormat(part, head=b'{%s,\n"traceEvents": [\n' % note, between=b",\n", tail=b"\n]}\n")
+
+    def resumed(_: EpisodeId) -> None:
+        next(count)
+
+    head = b'{%s,\n"traceEvents": [\n' % note
+    return FileFormat(part, head, b",\n", b"\n]}\n", resumed=resumed)
 
 
 STARTS = (

@@ -8,13 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
-from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
@@ -22,6 +19,7 @@ import msgspec
 
 from swe_rollout.errors import StoreError, UnreachableError, UsageError
 from swe_rollout.store import layout
+from swe_rollout.store.ahead import fetched_ahead
 from swe_rollout.store.bucket import Bucket, CallListener
 from swe_rollout.store.claims import Claimant, Claims
 from swe_rollout.store.damage import DamagedRecord, DamagedRecordError, read_value
@@ -37,6 +35,7 @@ from swe_rollout.store.plans import (
     plan_left_behind,
     read_owner,
 )
+from swe_rollout.text.paths import instead
 from swe_rollout.types.episode import EpisodeId, KeptJournal
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.trajectory_json import from_json, to_json
@@ -47,7 +46,6 @@ if TYPE_CHECKING:  # importing it takes a tenth of a second, and readers do not 
 
 _LEVEL = 6
 _READ_AHEAD = 8
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,7 @@ class Store:
         raise UsageError(
             f"the store {self.uri} has no job {job}",
             why=self._bucket.why_missing(layout.plan_key(job)),
-            fix=_instead(job, await self.jobs())
+            fix=instead(job, await self.jobs())
             or "check the address: the store, a slash, the job's name",
         )
 
@@ -254,14 +252,17 @@ class Store:
             raise UsageError(
                 f"{episode} is not in the store",
                 why=f"{self.uri}/{layout.trajectory_key(episode)} does not exist",
-                fix=_instead(str(episode), there)
+                fix=instead(str(episode), there)
                 or "check the address; only committed episodes are in the store",
             )
         return found
 
     async def find(self, episode: EpisodeId) -> Trajectory | None:
         """Return a trajectory; None if it is not committed. Raises DamagedRecordError."""
-        return await self._find(episode, self._bucket.get(layout.trajectory_key(episode)))
+        return await self._find(episode, self._fetch(episode))
+
+    async def _fetch(self, episode: EpisodeId) -> bytes:
+        return await self._bucket.get(layout.trajectory_key(episode))
 
     async def _find(self, episode: EpisodeId, fetched: Awaitable[bytes]) -> Trajectory | None:
         try:
@@ -289,24 +290,14 @@ class Store:
 
         A few are fetched ahead as they are stored, but only one is unpacked at a time.
         """
-        left = iter(sorted(episodes, key=lambda e: (e.instance, e.sample)))
-        ahead = deque[tuple[EpisodeId, asyncio.Task[bytes]]]()
-        try:
-            while True:
-                for episode in islice(left, _READ_AHEAD - len(ahead)):
-                    key = layout.trajectory_key(episode)
-                    ahead.append((episode, asyncio.create_task(self._bucket.get(key))))
-                if not ahead:
-                    return
-                yield await self._record(*ahead.popleft())
-        finally:
-            for _, fetched in ahead:
-                fetched.cancel()
-            await asyncio.gather(*(each for _, each in ahead), return_exceptions=True)
+        ordered = sorted(episodes, key=lambda e: (e.instance, e.sample))
+        async with aclosing(fetched_ahead(ordered, self._fetch, most=_READ_AHEAD)) as records:
+            async for episode, fetched in records:
+                yield await self._record(episode, fetched)
 
     async def record(self, episode: EpisodeId) -> Trajectory | DamagedRecord:
         """Return a committed episode's trajectory, or a DamagedRecord if it is unreadable."""
-        return await self._record(episode, self._bucket.get(layout.trajectory_key(episode)))
+        return await self._record(episode, self._fetch(episode))
 
     async def _record(
         self, episode: EpisodeId, fetched: Awaitable[bytes]
@@ -361,11 +352,3 @@ class Store:
             await self._bucket.get(layout.plan_key(name))
             return True
         return False
-
-
-def _instead(name: str, known: Iterable[str]) -> str:
-    """Suggest similar known names, or list a few; empty if there are none."""
-    names = sorted(known)
-    if close := get_close_matches(name, names, n=1):
-        return f"did you mean {close[0]}?"
-    return f"it has {', '.join(names[:_MOST_NAMED])}" if names else ""

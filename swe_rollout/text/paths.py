@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 
 _MOST_SEEN: Final = 2000
 """Names of a folder that are compared."""
+_MOST_NAMED: Final = 5
 
 
 def expanded(name: str) -> Path:
@@ -39,3 +41,11 @@ def why_missing(path: Path) -> str:
     except OSError:  # a name that no folder can have
         return ""
     return "" if missing is None else f"the folder {missing} does not exist"
+
+
+def instead(name: str, known: Iterable[str]) -> str:
+    """Suggest a similar known name, or list a few; empty if there are none."""
+    names = sorted(known)
+    if close := get_close_matches(name, names, n=1):
+        return f"did you mean {close[0]}?"
+    return f"it has {', '.join(names[:_MOST_NAMED])}" if names else ""

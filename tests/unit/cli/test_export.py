@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from swe_rollout.cli.export import ExportFormat
+from swe_rollout.export import files, progress
 from swe_rollout.store import store as stores
+from swe_rollout.types.episode import EpisodeId
 from unit.cli.cli_parts import Cli
 from unit.cli.store_parts import EPISODES, damage
 from unit.export.export_parts import PATCH
@@ -84,3 +88,42 @@ def test_records_are_read_a_few_at_a_time(
     monkeypatch.setattr(stores, "_READ_AHEAD", 1)
     assert "2 episodes" in cli("export", address, "--to", "jsonl", "-O", "x").err
     assert len(Path("x").read_bytes().splitlines()) == len(EPISODES)
+
+
+def test_an_export_that_was_killed_goes_on_without_what_was_committed_since(
+    address: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("export", address, "--to", "jsonl", "-O", "whole")
+    monkeypatch.setattr(progress, "_EACH", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(files._Output, "finish", _killed)
+        error = cli("export", address, "--to", "jsonl", "-O", "x", code=130).err
+    assert "x.part keeps what is written: the same command goes on with it" in error
+    store = stores.Store.open(f"file://{Path(address).parent}")
+    asyncio.run(store.commit(replace(EPISODES[0], episode=EpisodeId("demo", "0", 0))))
+
+    done = cli("export", address, "--to", "jsonl", "-O", "x")
+    assert "going on after 2 episodes that x.part has already" in done.err
+    assert "1 episodes were committed since this export was begun" in done.err
+    assert Path("x").read_bytes() == Path("whole").read_bytes()
+    error = cli("export", address, "--to", "jsonl", "-O", "x", code=2).err
+    assert "exists already" in error
+
+
+def test_a_part_of_another_export_is_refused(
+    address: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(files._Output, "finish", _killed)
+        cli("export", address, "--to", "jsonl", "-O", "x", code=130)
+    kept = Path("x.part").read_bytes()
+    error = cli("export", address, "--to", "json", "-O", "x", code=2).err
+    assert "x.part is a part of another export" in error
+    assert "its format was jsonl, and is json now" in error
+    assert Path("x.part").read_bytes() == kept
+    Path("x.part").unlink()
+    cli("export", address, "--to", "json", "-O", "x")
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
