@@ -28,6 +28,8 @@ from swe_rollout.cluster.transport import JSON, SPREAD, Transport
 T = TypeVar("T")
 
 FIELD_MANAGER: Final = "swe-rollout"
+PAGE: Final = 500
+"""Objects of one response: kubectl's size, which bounds what the server holds for one request."""
 _REQUESTS: Final = {
     "read": ("GET", JSON),
     "create": ("POST", JSON),
@@ -91,8 +93,27 @@ class ClusterClient:
         fields: str = "",
         limit: int = 0,
     ) -> Listed[T]:
-        """List the objects that match both selectors, in one namespace or in all."""
-        query = _selection(labels, fields) | ({"limit": str(limit)} if limit else {})
+        """List the objects that match both selectors, in one namespace or in all.
+
+        All of them, page by page; with a `limit`, only the first ones.
+        """
+        items: list[T] = []
+        page = {"limit": str(limit or PAGE)}
+        while True:
+            try:
+                found = await self._page(kind, namespace, _selection(labels, fields) | page)
+            except ApiError as error:
+                if not error.gone or not items:
+                    raise
+                # It took so long that the server forgot that version: all in one response.
+                items, page = [], {}
+                continue
+            items += found.items
+            if limit or not found.following:
+                return Listed(tuple(items), found.version)
+            page = {"limit": str(PAGE), "continue": found.following}
+
+    async def _page(self, kind: Kind[T], namespace: str, query: dict[str, str]) -> Listed[T]:
         path, doing = kind.path(namespace, query=query), f"list {kind.plural}{_in(namespace)}"
         return read_list(await self.transport.request("GET", path, doing=doing), kind, doing=doing)
 

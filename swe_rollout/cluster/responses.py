@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 
 from swe_rollout.cluster.api_error import UNDECODABLE, api_error
-from swe_rollout.cluster.objects import Decoded, Head, Kind, Metadata, Status
+from swe_rollout.cluster.objects import Decoded, Head, Kind, Status
 from swe_rollout.errors import ClusterError, UnreachableError
 
 T = TypeVar("T")
@@ -23,6 +23,8 @@ class Listed(Generic[T]):
     items: tuple[T, ...]
     version: str
     """The resource version from which a watch continues."""
+    following: str = ""
+    """Where the next page begins; empty on the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,13 @@ class Change(Generic[T]):
     deleted: bool = False
 
 
+class _ListMetadata(Decoded, frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
 class _List(Decoded, frozen=True):
-    metadata: Metadata = Metadata()
+    metadata: _ListMetadata = _ListMetadata()
     items: list[msgspec.Raw] | None = None
 
 
@@ -54,7 +61,7 @@ def read_list(data: bytes, kind: Kind[T], *, doing: str) -> Listed[T]:
     """Decode a list; raises ClusterError if the response is not a list."""
     found = decode_response(data, _List, doing=doing)
     items = tuple(decode(kind, each, doing=doing) for each in found.items or ())
-    return Listed(items, found.metadata.resource_version)
+    return Listed(items, found.metadata.resource_version, found.metadata.continue_)
 
 
 async def read_changes(

@@ -23,6 +23,7 @@ BENCHES = Programs(
         "publish",
         "recycle",
         "sandbox_start",
+        "scale",
         "snapshot",
         "sessions",
         "viewer",

@@ -93,9 +93,13 @@ class Api:
         finally:
             connection.close()
 
-    def watch(self, path: str, version: str) -> Iterator[Json]:
-        """Yield the events after a resource version, until the server ends the stream."""
-        query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={version}"
+    def watch(self, path: str, version: str, selector: str = "") -> Iterator[Json]:
+        """Yield the events after a resource version, until the server ends the stream.
+
+        `selector` is a part of the query, ending with `&`.
+        """
+        query = f"{selector}watch=true&allowWatchBookmarks=true&timeoutSeconds=300"
+        query += f"&resourceVersion={version}"
         # Longer than the server's own limit: detect a dead peer without cutting a quiet one.
         connection = self._connect(timeout_seconds=330)
         try:

@@ -22,7 +22,7 @@ from rollout_dev.dev_cluster import pki
 from rollout_dev.dev_cluster.api import Api, ExpiredError, Json, inner, items, text, texts
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import ScriptError
-from rollout_dev.dev_cluster.network import POD_RANGE
+from rollout_dev.dev_cluster.network import NODE_NAME, POD_RANGE
 
 _TABLE = "bridge dev_cluster"
 
@@ -154,6 +154,8 @@ class Mirror:
     api: Api
     path: str
     changed: queue.Queue[None]
+    selector: str = ""
+    """A part of the query, ending with `&`; empty selects all objects."""
     objects: dict[str, Json] = field(default_factory=dict)
     complete: bool = False
     """Whether the first list has arrived."""
@@ -170,13 +172,13 @@ class Mirror:
                 time.sleep(1)
 
     def _follow_once(self) -> None:
-        listing = self.api.get(self.path)
+        listing = self.api.get(f"{self.path}?{self.selector}")
         self.objects = {_uid(value): value for value in items(inner(listing, "items"))}
         self.complete = True
         self.changed.put(None)
         version = text(inner(listing, "metadata", "resourceVersion"))
         while True:
-            for event in self.api.watch(self.path, version):
+            for event in self.api.watch(self.path, version, self.selector):
                 value = inner(event, "object")
                 version = text(inner(value, "metadata", "resourceVersion")) or version
                 match inner(event, "type"):
@@ -193,7 +195,8 @@ def main() -> None:
     """Keep the set `open` up to date until the process ends."""
     api = Api.inside(Checkout.here(), pki.POLICY)
     changed: queue.Queue[None] = queue.Queue()
-    pods = Mirror(api, "/api/v1/pods", changed)
+    # Pods of other nodes, which `bench scale` makes up, send no packets.
+    pods = Mirror(api, "/api/v1/pods", changed, f"fieldSelector=spec.nodeName%3D{NODE_NAME}&")
     policies = Mirror(api, "/apis/networking.k8s.io/v1/networkpolicies", changed)
     for mirror in (pods, policies):
         threading.Thread(target=mirror.follow, daemon=True).start()

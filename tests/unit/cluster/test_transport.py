@@ -303,3 +303,39 @@ async def test_a_renewed_token_is_used_after_the_old_one_was_refused(connect: Co
 )
 def test_a_server_decides_on_a_pause_but_not_on_any(header: str, seconds: float) -> None:
     assert transport._seconds(header) == seconds
+
+
+async def test_a_list_is_read_page_by_page(connect: Connect) -> None:
+    names = [f"pod-{n}" for n in range(5)]
+    asked: list[tuple[str, str]] = []
+
+    async def respond(request: web.Request) -> web.Response:
+        asked.append((request.query.get("limit", ""), request.query.get("continue", "")))
+        start = int(request.query.get("continue", 0))
+        metadata = {"resourceVersion": "7"}
+        if start + 2 < len(names):
+            metadata["continue"] = str(start + 2)
+        items = [{"metadata": {"name": name}} for name in names[start : start + 2]]
+        return web.json_response({"metadata": metadata, "items": items})
+
+    client = await connect(respond)
+    found = await client.list(PODS, "default", labels="a=b")
+    assert [pod.metadata.name for pod in found.items] == names
+    assert found.version == "7"
+    assert asked == [("500", ""), ("500", "2"), ("500", "4")]
+    first = await client.list(PODS, "default", limit=2)
+    assert [pod.metadata.name for pod in first.items] == names[:2]
+
+
+async def test_a_page_that_expired_is_listed_again_as_a_whole(connect: Connect) -> None:
+    async def respond(request: web.Request) -> web.Response:
+        if "continue" in request.query:
+            return web.json_response({"code": 410, "reason": "Expired"}, status=410)
+        metadata = {"resourceVersion": "8"}
+        if "limit" in request.query:
+            metadata = {"resourceVersion": "7", "continue": "later"}
+        items = [{"metadata": {"name": name}} for name in ("a", "b")]
+        return web.json_response({"metadata": metadata, "items": items})
+
+    found = await (await connect(respond)).list(PODS, "default")
+    assert ([pod.metadata.name for pod in found.items], found.version) == (["a", "b"], "8")

@@ -1,0 +1,178 @@
+// fleet-kubelet is the exec endpoint of nodes that do not exist.
+//
+// kwok plays the nodes of a large cluster and the life of their pods; the API server sends every
+// exec of these pods here. Each container has a supervisor that speaks the protocol of
+// docs/reference/supervisor.md and answers commands from a table instead of running them:
+//
+//	fleet-kubelet LISTEN ANSWERS.json API PKI
+//
+// PKI is the folder of the cluster's certificates.
+//
+// When a session ends, the container's end is reported to the API server, as a kubelet would.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+)
+
+const (
+	idleTimeout     = 4 * time.Hour
+	creationTimeout = 30 * time.Second
+)
+
+// address names a container. Names of sandbox pods are never used twice.
+type address struct{ namespace, pod, container string }
+
+type kubelet struct {
+	answers []answer
+	api     string
+	client  *http.Client
+
+	mutex       sync.Mutex
+	supervisors map[address]*supervisor
+}
+
+func (k *kubelet) supervisor(at address) *supervisor {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	found, ok := k.supervisors[at]
+	if !ok {
+		found = newSupervisor(k.answers)
+		k.supervisors[at] = found
+	}
+	return found
+}
+
+// ServeHTTP takes POST or GET /exec/NAMESPACE/POD/CONTAINER.
+func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if len(parts) != 4 || parts[0] != "exec" {
+		http.Error(w, "only /exec is served", http.StatusNotFound)
+		return
+	}
+	options, err := remotecommand.NewOptions(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	at := address{parts[1], parts[2], parts[3]}
+	remotecommand.ServeExec(w, r, execution{k, at}, at.pod, "", at.container,
+		r.URL.Query()["command"], options, idleTimeout, creationTimeout,
+		remotecommand.SupportedStreamingProtocols)
+}
+
+type execution struct {
+	*kubelet
+	at address
+}
+
+// ExecInContainer connects a stream to the container's supervisor, whatever the command is.
+func (e execution) ExecInContainer(_ context.Context, _, _, _ string, _ []string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
+	ended, err := e.supervisor(e.at).serve(in, out)
+	if err != nil {
+		return err
+	}
+	if ended {
+		e.end(e.at)
+	}
+	return nil
+}
+
+// end forgets a container, and reports its end.
+func (k *kubelet) end(at address) {
+	k.mutex.Lock()
+	delete(k.supervisors, at)
+	k.mutex.Unlock()
+	now := time.Now().UTC().Format(time.RFC3339)
+	status := map[string]any{"status": map[string]any{"containerStatuses": []any{map[string]any{
+		"name": at.container, "ready": false, "started": false,
+		"state": map[string]any{"running": nil, "terminated": map[string]any{
+			"exitCode": 0, "reason": "Completed", "finishedAt": now}},
+	}}}}
+	body, err := json.Marshal(status)
+	if err != nil {
+		log.Fatal(err)
+	}
+	url := fmt.Sprintf("%s/api/v1/namespaces/%s/pods/%s/status", k.api, at.namespace, at.pod)
+	request, err := http.NewRequest(http.MethodPatch, url, bytes.NewReader(body))
+	if err != nil {
+		log.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/strategic-merge-patch+json")
+	response, err := k.client.Do(request)
+	if err != nil {
+		log.Printf("%v: its end is not reported: %v", at, err)
+		return
+	}
+	defer response.Body.Close()
+	// 404: the pod was deleted meanwhile.
+	if response.StatusCode >= 400 && response.StatusCode != http.StatusNotFound {
+		text, _ := io.ReadAll(response.Body)
+		log.Printf("%v: its end is not reported: %s", at, text)
+	}
+}
+
+func main() {
+	if len(os.Args) != 5 {
+		log.Fatal("usage: fleet-kubelet LISTEN ANSWERS.json API PKI")
+	}
+	listen, table, api, pki := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
+	var answers []answer
+	must(json.Unmarshal(must1(os.ReadFile(table)), &answers))
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(must1(os.ReadFile(filepath.Join(pki, "ca.crt"))))
+	own, serving := pair(pki, "kubelet-client"), pair(pki, "kubelet")
+	transport := &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}},
+		MaxConnsPerHost:     32,
+		MaxIdleConnsPerHost: 32,
+	}
+	server := &http.Server{
+		Addr: listen,
+		Handler: &kubelet{
+			answers:     answers,
+			api:         api,
+			client:      &http.Client{Transport: transport},
+			supervisors: map[address]*supervisor{},
+		},
+		// Exec upgrades its connection, which HTTP/2 does not have; only the API server may ask.
+		TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{serving},
+			ClientAuth:   tls.RequireAndVerifyClientCert,
+			ClientCAs:    roots,
+			NextProtos:   []string{"http/1.1"},
+		},
+	}
+	log.Fatal(server.ListenAndServeTLS("", ""))
+}
+
+func pair(pki, name string) tls.Certificate {
+	path := filepath.Join(pki, name)
+	return must1(tls.LoadX509KeyPair(path+".crt", path+".key"))
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func must1[T any](value T, err error) T {
+	must(err)
+	return value
+}
