@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -52,7 +52,10 @@ NODES: Final = 1000
 PODS_OF_A_WORKER: Final = 250
 P50_S, P99_S = 1.0, 5.0
 """agent-sandbox's bar: the time from a claim to a sandbox that can be used."""
+STORE: Final = "s3://rollouts"
 _SECRET: Final = "scale-s3"  # noqa: S105 - its name
+_TOKENIZER: Final = "/usr/local/lib/python3.11/dist-packages/swe_rollout/testing/tokenizer"
+"""In the workers' image."""
 _PATIENCE_S: Final = 3600.0
 
 
@@ -83,6 +86,7 @@ class Size:
 class Played:
     """A job that has ended, as the store and its observers have it."""
 
+    job: str
     size: Size
     seconds: float
     pods: PodTimes
@@ -167,7 +171,7 @@ def _measure(sizes: Sequence[Size], turn_s: float, folder: Path, nodes: int) -> 
     with fleet(checkout, nodes=nodes, tasks=tasks, turn_s=turn_s, folder=folder) as scene:
         floors.append(asyncio.run(_bare_creations(min(1000, sizes[-1].pods))))
         for size in sizes:
-            played.append(_play(scene, size, turn_s))
+            played.append(play(scene, size, turn_s))
             sys.stderr.write(f"{played[-1].row}\n")
     last = played[-1].row.figures
     return Report(
@@ -188,7 +192,13 @@ def _measure(sizes: Sequence[Size], turn_s: float, folder: Path, nodes: int) -> 
     )
 
 
-def _play(scene: Fleet, size: Size, turn_s: float) -> Played:
+def play(
+    scene: Fleet,
+    size: Size,
+    turn_s: float,
+    meanwhile: AbstractContextManager[object] | None = None,
+) -> Played:
+    """Run a job on the fleet to its end."""
     name = f"scale-{secrets.token_hex(3)}"
     kubectl("create", "namespace", name)
     try:
@@ -197,10 +207,13 @@ def _play(scene: Fleet, size: Size, turn_s: float) -> Played:
         with PodTimes().watched(scene.checkout, name) as pods, Usage().sampled(scene) as usage:
             before, start = requests(), time.monotonic()
             job.launch(namespace=name)
-            _await_end(name, size)
+            with meanwhile or nullcontext():
+                _await_end(name, size)
             seconds, after = time.monotonic() - start, requests()
         counted = Counter({k: round(n - before.get(k, 0)) for k, n in after.items()})
-        return Played(size, seconds, pods, usage, counted, asyncio.run(_records(name)), turn_s)
+        return Played(
+            name, size, seconds, pods, usage, counted, asyncio.run(_records(name)), turn_s
+        )
     finally:
         kubectl("delete", "namespace", name, "--wait=false")
 
@@ -215,10 +228,10 @@ def _spec(size: Size, engine: str) -> dict[str, object]:
     return {
         "samples": size.samples,
         "parallelism": size.pods,
-        "policy": {"sglang": {"url": engine}, "tokenizer": "tiny"},
+        "policy": {"sglang": {"url": engine}, "tokenizer": _TOKENIZER},
         "limits": {"turns": 12, "contextTokens": 32768},
         "sandbox": {"pod": {"resources": {"cpu": "100m", "memory": "1Gi"}, "template": template}},
-        "store": {"uri": "s3://rollouts"},
+        "store": {"uri": STORE},
         "workers": {
             "count": size.workers,
             "secrets": [_SECRET],
@@ -246,7 +259,7 @@ def _give_store(checkout: Checkout, namespace: str) -> None:
 
 async def _records(job: str) -> list[Trajectory]:
     damaged: list[DamagedRecord] = []
-    found = Store.open("s3://rollouts").trajectories(job, on_damage=damaged.append)
+    found = Store.open(STORE).trajectories(job, on_damage=damaged.append)
     records = [record async for record in found]
     if damaged:
         raise ScriptError("Records can't be read.", why=str(damaged[0]))
@@ -291,7 +304,9 @@ def _await_end(namespace: str, size: Size) -> None:
             case "Complete":
                 return
             case "Failed":
-                raise ScriptError("The job failed.", fix=f"kubectl -n {namespace} describe rj")
+                why = "jsonpath={.status.conditions[?(@.type=='Failed')].message}"
+                found = kubectl("get", "rj", "-n", namespace, namespace, "-o", why)
+                raise ScriptError("The job failed.", why=found)
             case _:
                 sys.stderr.write(
                     f"\r{size.pods} pods: {state} {'/'.join(counts)} of {size.episodes} "

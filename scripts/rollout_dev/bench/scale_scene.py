@@ -65,7 +65,7 @@ def rows(count: int) -> list[dict[str, object]]:
 
 def _answers(command_s: float, tests_s: float) -> list[dict[str, object]]:
     """Answer what an episode and its grading ask, as `fleet/supervisor.go` reads it."""
-    failed, passed = "not ok 1 - works\nok 2 - stays\n1..2\n", "ok 1 - works\nok 2 - stays\n1..2\n"
+    failed, passed = "not ok 1 works\nok 2 stays\n1..2\n", "ok 1 works\nok 2 stays\n1..2\n"
     return [
         {"in": "# Check out $BASE", "echo": "BASE"},
         {"in": "MAX_BYTES=", "after": "git apply --whitespace", "stdout": _GOLD},
@@ -104,10 +104,12 @@ def fleet(
         ],
         "kwok": [
             str(kwok / "kwok"),
+            f"--config={Path(__file__).with_name('scale_stages.yaml')}",
             f"--kubeconfig={checkout.pki / pki.ADMIN.file}",
             *("--manage-nodes-with-label-selector", LABEL),
             *("--cidr=10.128.0.1/9", f"--node-ip={NODE_ADDRESS}", f"--node-port={_KUBELET_PORT}"),
-            f"--node-lease-duration-seconds={_LEASE_S}",
+            # Its own exec endpoint, which nobody asks.
+            *("--server-address=127.0.0.1:10351", f"--node-lease-duration-seconds={_LEASE_S}"),
         ],
         "engine": [
             *(sys.executable, "-m", "rollout_dev.bench.scale_engine"),
@@ -124,11 +126,11 @@ def fleet(
             stack.callback(process.end, patience_seconds=5)
             processes[name] = process
         stack.callback(_delete_nodes)
-        kubectl("apply", "--server-side", "-f", "-", stdin=_nodes(nodes))
-        kubectl("wait", "node", "-l", LABEL, "--for=condition=Ready", "--timeout=300s")
+        kubectl("create", "-f", "-", stdin=_nodes(nodes))
         for name, process in processes.items():
             if not process.alive:
                 raise ScriptError(f"{name} ended.", why=tail(checkout.logs / f"{name}.log"))
+        kubectl("wait", "node", "-l", LABEL, "--for=condition=Ready", "--timeout=300s")
         yield Fleet(checkout, f"http://{NODE_ADDRESS}:{_ENGINE_PORT}", processes)
 
 
@@ -144,7 +146,12 @@ def _nodes(count: int) -> str:
                     "metadata": {"name": f"fleet-{number:04}", "labels": {LABEL: "yes"}},
                     "spec": {"taints": [{"key": LABEL, "value": "yes", "effect": "NoSchedule"}]},
                     "status": {
-                        name: {"cpu": "64", "memory": "256Gi", "pods": "110"}
+                        name: {
+                            "cpu": "64",
+                            "memory": "256Gi",
+                            "ephemeral-storage": "2Ti",
+                            "pods": "110",
+                        }
                         for name in ("capacity", "allocatable")
                     },
                 }
@@ -267,21 +274,33 @@ class Usage:
 
     def _sample(self, known: Mapping[int, str]) -> None:
         now: dict[str, float] = {}
-        for folder in Path("/proc").glob("[0-9]*"):
+        for pid, role in {**{pid: _role(pid) for pid in _all_pids()}, **known}.items():
+            if role is None:
+                continue
             try:
-                role = known.get(int(folder.name)) or _role((folder / "cmdline").read_text())
-                if role is None:
-                    continue
-                stat = (folder / "stat").read_text().rpartition(")")[2].split()
+                stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue  # It has ended.
-            self.cpu_s[role, int(folder.name)] = (int(stat[11]) + int(stat[12])) / _TICKS
+            self.cpu_s[role, pid] = (int(stat[11]) + int(stat[12])) / _TICKS
             now[role] = now.get(role, 0.0) + int(stat[21]) * _PAGE / 2**20
         for role, mib in now.items():
             self.peak_mib[role] = max(mib, self.peak_mib.get(role, 0.0))
 
 
-def _role(command: str) -> str | None:
+def pids(role: str) -> list[int]:
+    """Return the processes of workers or of the operator."""
+    return [pid for pid in _all_pids() if _role(pid) == role]
+
+
+def _all_pids() -> Iterator[int]:
+    return (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
+
+
+def _role(pid: int) -> str | None:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return None
     if _WORKER.search(command):
         return "worker"
     return "operator" if _OPERATOR.search(command) else None

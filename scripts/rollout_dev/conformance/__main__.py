@@ -15,6 +15,7 @@ CONTRACTS = Programs(
         "harnesses",
         "honest",
         "parser_time",
+        "scale_audit",
         "soak",
         "templates",
     ),

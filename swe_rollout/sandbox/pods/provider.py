@@ -271,7 +271,8 @@ class PodProvider:
         manifest = pod_spec.with_template(
             pod_spec.pod_manifest(request, self._spec, self._owner), self._spec.template
         )
-        await self._validate_template(runtime, manifest)
+        if not self._is_template_valid:
+            await self._validate_template(runtime, manifest)
         launch = PodLaunch(
             runtime,
             manifest,
@@ -286,19 +287,20 @@ class PodProvider:
         )
 
     async def _validate_template(self, runtime: PodRuntime, manifest: Json) -> None:
-        """Dry-run the first pod: a template that is refused is a mistake in the job."""
-        if self._is_template_valid:
-            return
-        try:
-            await runtime.client.create(
-                PODS, runtime.namespace, manifest, strict=True, dry_run=True
-            )
-        except ApiError as error:
-            if error.invalid:
-                raise PrerequisiteError(
-                    "the API server refuses the pod template",
-                    why=error.message,
-                    fix="correct spec.sandbox.pod.template; `kubectl explain pod.spec` lists the "
-                    "fields",
-                ) from error
-        self._is_template_valid = True
+        """Dry-run the first pod, once: a template that is refused is a mistake in the job."""
+        async with self._opening:
+            if self._is_template_valid:
+                return
+            try:
+                await runtime.client.create(
+                    PODS, runtime.namespace, manifest, strict=True, dry_run=True
+                )
+            except ApiError as error:
+                if error.invalid:
+                    raise PrerequisiteError(
+                        "the API server refuses the pod template",
+                        why=error.message,
+                        fix="correct spec.sandbox.pod.template; `kubectl explain pod.spec` lists "
+                        "the fields",
+                    ) from error
+            self._is_template_valid = True

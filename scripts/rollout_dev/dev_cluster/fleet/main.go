@@ -98,33 +98,61 @@ func (k *kubelet) end(at address) {
 	k.mutex.Lock()
 	delete(k.supervisors, at)
 	k.mutex.Unlock()
-	now := time.Now().UTC().Format(time.RFC3339)
-	status := map[string]any{"status": map[string]any{"containerStatuses": []any{map[string]any{
-		"name": at.container, "ready": false, "started": false,
-		"state": map[string]any{"running": nil, "terminated": map[string]any{
-			"exitCode": 0, "reason": "Completed", "finishedAt": now}},
-	}}}}
-	body, err := json.Marshal(status)
-	if err != nil {
-		log.Fatal(err)
+	if err := k.report(at); err != nil {
+		log.Printf("%v: its end is not reported: %v", at, err)
 	}
-	url := fmt.Sprintf("%s/api/v1/namespaces/%s/pods/%s/status", k.api, at.namespace, at.pod)
-	request, err := http.NewRequest(http.MethodPatch, url, bytes.NewReader(body))
+}
+
+// report patches the pod's status, whose list of containers can only be replaced as a whole.
+func (k *kubelet) report(at address) error {
+	url := fmt.Sprintf("%s/api/v1/namespaces/%s/pods/%s", k.api, at.namespace, at.pod)
+	read, err := k.do(http.MethodGet, url, nil)
+	if read == nil || err != nil {
+		return err
+	}
+	var pod struct {
+		Status struct {
+			ContainerStatuses []map[string]any `json:"containerStatuses"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(read, &pod); err != nil {
+		return err
+	}
+	for _, each := range pod.Status.ContainerStatuses {
+		if each["name"] == at.container {
+			finished := time.Now().UTC().Format(time.RFC3339)
+			each["ready"], each["started"] = false, false
+			each["state"] = map[string]any{"terminated": map[string]any{
+				"exitCode": 0, "reason": "Completed", "finishedAt": finished}}
+		}
+	}
+	body, err := json.Marshal(map[string]any{"status": pod.Status})
+	if err == nil {
+		_, err = k.do(http.MethodPatch, url+"/status", body)
+	}
+	return err
+}
+
+// do returns the body of a response; nil where the pod no longer exists.
+func (k *kubelet) do(method, url string, body []byte) ([]byte, error) {
+	request, err := http.NewRequest(method, url, bytes.NewReader(body))
 	if err != nil {
-		log.Fatal(err)
+		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/strategic-merge-patch+json")
 	response, err := k.client.Do(request)
 	if err != nil {
-		log.Printf("%v: its end is not reported: %v", at, err)
-		return
+		return nil, err
 	}
 	defer response.Body.Close()
-	// 404: the pod was deleted meanwhile.
-	if response.StatusCode >= 400 && response.StatusCode != http.StatusNotFound {
-		text, _ := io.ReadAll(response.Body)
-		log.Printf("%v: its end is not reported: %s", at, text)
+	read, err := io.ReadAll(response.Body)
+	switch {
+	case response.StatusCode == http.StatusNotFound:
+		return nil, nil
+	case response.StatusCode >= http.StatusBadRequest:
+		return nil, fmt.Errorf("%s", read)
 	}
+	return read, err
 }
 
 func main() {

@@ -1,0 +1,130 @@
+"""Kill workers and the operator during a job of thousands of episodes; audit it by its store alone.
+
+    scripts/build-images worker --load
+    swe-rollout install | kubectl apply --server-side -f -
+    scripts/conformance scale_audit [--pods 5000] [--kills 200]
+
+The pods are those of `scripts/bench scale`. A random process is killed by SIGKILL, every fifth time
+the operator's. What is read from the store afterwards: a record for each episode of the plan and no
+other, each committed once and graded, and nothing of a journal left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rollout_dev.bench.scale import NODES, STORE, Played, Size, play
+from rollout_dev.bench.scale_scene import fleet, pids
+from rollout_dev.dev_cluster.checkout import Checkout
+from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.report import Report, Row, parser, silence_logs
+from swe_rollout.store.plan import Plan
+from swe_rollout.store.store import Store
+
+_OPERATOR_SHARE: Final = 0.2
+
+
+@dataclass(slots=True)
+class Killer:
+    """Kills a random worker, or the operator, again and again."""
+
+    left: int
+    every_s: float
+    moments: random.Random
+    killed: dict[str, int] = field(default_factory=lambda: {"worker": 0, "operator": 0})
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Kill while the block runs."""
+        stop = threading.Event()
+
+        def run() -> None:
+            while self.left and not stop.wait(self.moments.expovariate(1 / self.every_s)):
+                self._kill()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _kill(self) -> None:
+        role = "operator" if self.moments.random() < _OPERATOR_SHARE else "worker"
+        if found := sorted(pids(role)):
+            os.kill(self.moments.choice(found), signal.SIGKILL)
+            self.killed[role] += 1
+            self.left -= 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the job, kill, audit and print; exit with 0 if nothing was lost or doubled."""
+    made = parser("scripts/conformance scale_audit", __doc__, quick="100 pods and 10 kills")
+    made.add_argument("--pods", type=int, default=5000, help="at once, of twice as many episodes")
+    made.add_argument("--kills", type=int, default=200)
+    made.add_argument("--every", type=float, default=5.0, help="seconds between kills, mean")
+    made.add_argument("--turn-s", type=float, default=60.0, help="mean time of a turn")
+    made.add_argument("--seed", type=int, default=0)
+    given = made.parse_args(arguments)
+    silence_logs()
+    size = Size(100 if given.quick else given.pods)
+    kills, turn_s = (10, 10.0) if given.quick else (given.kills, given.turn_s)
+    killer = Killer(kills, given.every, random.Random(given.seed))  # noqa: S311
+    try:
+        with (
+            tempfile.TemporaryDirectory() as name,
+            fleet(
+                Checkout.here(),
+                nodes=50 if given.quick else NODES,
+                tasks=size.tasks,
+                turn_s=turn_s,
+                folder=Path(name),
+            ) as scene,
+        ):
+            played = play(scene, size, turn_s, killer.working())
+    except ScriptError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return _report(played, killer, kills).printed(as_json=given.json)
+
+
+def _report(played: Played, killer: Killer, kills: int) -> Report:
+    plan, journals = asyncio.run(_stored(played.job))
+    committed = [record.episode for record in played.records]
+    once = frozenset(committed)
+    figures = {
+        "episodes": plan.episodes,
+        "kills_of_workers": killer.killed["worker"],
+        "kills_of_operator": killer.killed["operator"],
+        "lost": plan.missing(once),
+        "doubled": len(committed) - len(once),
+        "not_of_the_plan": plan.unplanned(once),
+        "masked": sum(record.failure is not None for record in played.records),
+        "resumed": sum(record.resumption is not None for record in played.records),
+        "journals_left": journals,
+        "seconds_s": round(played.seconds, 1),
+    }
+    wrong = ("lost", "doubled", "not_of_the_plan", "masked", "journals_left")
+    return Report(
+        "scale_audit",
+        (Row(f"{played.size.pods} pods", figures),),
+        ok=not any(figures[name] for name in wrong) and sum(killer.killed.values()) >= kills,
+    )
+
+
+async def _stored(job: str) -> tuple[Plan, int]:
+    """Return the job's plan, and the number of episodes that have a journal left."""
+    store = Store.open(STORE)
+    return await store.plan(job), len(await store.journals(job).listed())
