@@ -113,18 +113,27 @@ func (k *kubelet) report(at address) error {
 	var pod struct {
 		Status struct {
 			ContainerStatuses []map[string]any `json:"containerStatuses"`
+			Phase             string           `json:"phase"`
 		} `json:"status"`
 	}
 	if err := json.Unmarshal(read, &pod); err != nil {
 		return err
 	}
+	running := 0
 	for _, each := range pod.Status.ContainerStatuses {
+		if each["ready"] == true {
+			running++
+		}
 		if each["name"] == at.container {
+			running--
 			finished := time.Now().UTC().Format(time.RFC3339)
 			each["ready"], each["started"] = false, false
 			each["state"] = map[string]any{"terminated": map[string]any{
 				"exitCode": 0, "reason": "Completed", "finishedAt": finished}}
 		}
+	}
+	if running == 0 {
+		pod.Status.Phase = "Succeeded"
 	}
 	body, err := json.Marshal(map[string]any{"status": pod.Status})
 	if err == nil {
