@@ -122,6 +122,8 @@ _BUG = "this is a bug in swe-rollout: please report it with the lines above\n"
 def main() -> NoReturn:
     """Run the command line and exit."""
     sys.excepthook = _report_bug
+    # Turns are encoded one at a time, and faster without threads of the library (`agent.encoding`).
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     guard_streams()
     code = INTERRUPTED
     with suppress(KeyboardInterrupt):  # one that arrives between two statements of `_run`

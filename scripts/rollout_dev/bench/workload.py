@@ -20,6 +20,7 @@ from typing import Final
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 
 from rollout_dev import families
+from swe_rollout.agent.encoding import PARALLELISM
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Parameter, ToolSpec
@@ -116,6 +117,8 @@ class Workload:
     """A model's vocabulary, and turns in it."""
 
     def __init__(self) -> None:
+        # As the command line does, for a worker too.
+        os.environ.setdefault(PARALLELISM, "false")
         self.path = str(vocabulary_folder())
         self.renderer = Renderer.load(self.path)
         self.result = (library() / "os.py").read_text("utf-8")[:_RESULT_CHARACTERS]

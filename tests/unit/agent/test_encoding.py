@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -11,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from swe_rollout.agent.encoding import Backend, Body, Encoding, Scaffold
+from rollout_dev import families
+from rollout_dev.families import FAMILIES
+from swe_rollout.agent.encoding import PARALLELISM, Backend, Body, Encoding, Scaffold
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.testing.tiny import tokenizer_path
 
@@ -110,6 +115,42 @@ def test_a_body_and_what_goes_on_behind_it_get_no_space_that_nobody_wrote(
     ]
 
     assert encoding.decode(encoding.encode(parts)) == "<s>[INST]  a [INST]\nbc</s>"
+
+
+TEXTS = st.lists(
+    st.one_of(
+        st.text(max_size=40),
+        st.sampled_from(
+            [*CONTROLS, "▁", "  ", "\n\n", "don't 123", "<|im_end|>", "e\u0301", "👩‍👩‍👧"]
+        ),
+    ),
+    max_size=12,
+).map("".join)
+
+
+@pytest.mark.parametrize("kind", [*MADE, *FAMILIES])
+@settings(max_examples=60)
+@given(text=TEXTS)
+def test_texts_have_the_same_ids_without_offsets(
+    kind: Callable[[], Tokenizer] | str, text: str
+) -> None:
+    encoding = of_any(kind)
+    with pytest.MonkeyPatch.context() as patch:
+        found = []
+        for parallel in ("true", "false"):
+            patch.setenv(PARALLELISM, parallel)
+            bodies = encoding.encode([Body(text)])
+            found.append((bodies, encoding._scaffolded(text, None)))
+    assert found[0] == found[1]
+
+
+@cache
+def of_any(kind: Callable[[], Tokenizer] | str) -> Encoding:
+    if not isinstance(kind, str):
+        return encoding_of(kind)
+    with tempfile.TemporaryDirectory() as folder:
+        written = families.write(kind, Path(folder) / kind)
+        return Encoding(Tokenizer.from_file(str(written / "tokenizer.json")))
 
 
 @EVERY
