@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,8 +97,8 @@ def view(
         name = "-".join(target.name for target in targets)
     out = output_file or Path(f"{name}.html")
     require_page(out)
-    with writing(out):
-        out.write_text(page, encoding="utf-8")
+    with writing(out), out.open("w", encoding="utf-8") as file:
+        file.writelines(page)
     say(f"{format_size(out.stat().st_size)}; open it in a browser")
     write_lines([str(out)])
 
@@ -119,7 +120,7 @@ def _require_meaning(
 
 async def _render(
     addresses: list[str], location: JobLocation, tokenizer: str | None
-) -> tuple[list[ViewTarget], str]:
+) -> tuple[list[ViewTarget], Iterable[str]]:
     from swe_rollout.store.summary import JobTally
     from swe_rollout.viewer.page import Page
     from swe_rollout.viewer.token_text import find_texts
@@ -143,7 +144,7 @@ async def _render(
         summary = tally.counted(plan)
         write_left_out(summary.damaged, summary.strays)
         page.summarise(job, summary)
-    return targets, page.html(episodes=[each.episode for each in targets if each.episode])
+    return targets, page.parts(episodes=[each.episode for each in targets if each.episode])
 
 
 def _dump_files(path: Path) -> list[Path]:
@@ -158,27 +159,27 @@ def _dump_files(path: Path) -> list[Path]:
     return sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES and each.is_file())
 
 
-def _render_dumps(path: Path) -> str:
+def _render_dumps(path: Path) -> Iterable[str]:
     """Return the page of all dumps at a path; empty if it is no file, and no folder with a dump."""
     from swe_rollout.export.library_dumps import read_dumps
     from swe_rollout.viewer.page import Page
 
     files = _dump_files(path)
     if not files:
-        return ""
+        return ()
     page, left_out = Page(), list[UsageError]()
     job = page.add_job(files[0].resolve().parent.name, str(files[0].parent))
     episodes: list[EpisodeId] = []
     for trajectory in read_dumps(files, job=job.name, on_problem=left_out.append):
         page.add(job, trajectory, None)
         episodes.append(trajectory.episode)
-    if not job.rows:
+    if not episodes:
         if path.is_dir():
-            return ""
+            return ()
         raise left_out[0]
     for problem in left_out:
         say(f"left out: {problem.what}: {problem.why}")
-    return page.html(episodes=episodes if len(episodes) == 1 else ())
+    return page.parts(episodes=episodes if len(episodes) == 1 else ())
 
 
 async def _serve(
@@ -226,7 +227,7 @@ async def _jobs_server(
         if target.ref not in jobs:
             store, name = target.open_store(), target.ref.job
             job = (await store.plan(name)).job
-            page = PageJob(name, str(target.ref), [], tools=tools_of(job), complete=False)
+            page = PageJob(name, str(target.ref), tools=tools_of(job), complete=False)
             jobs[target.ref] = ServedJob(store, page, job, number=len(jobs), tokenizer=tokenizer)
     start = start_at([each.episode for each in targets if each.episode], jobs=len(jobs))
     return PageServer(" · ".join(ref.job for ref in jobs), list(jobs.values()), start=start)

@@ -257,16 +257,12 @@ class Store:
             )
         return found
 
-    async def find(self, episode: EpisodeId) -> Trajectory | None:
+    async def find(
+        self, episode: EpisodeId, fetched: Awaitable[bytes] | None = None
+    ) -> Trajectory | None:
         """Return a trajectory; None if it is not committed. Raises DamagedRecordError."""
-        return await self._find(episode, self._fetch(episode))
-
-    async def _fetch(self, episode: EpisodeId) -> bytes:
-        return await self._bucket.get(layout.trajectory_key(episode))
-
-    async def _find(self, episode: EpisodeId, fetched: Awaitable[bytes]) -> Trajectory | None:
         try:
-            data = await fetched
+            data = await (fetched or self._fetch(episode))
         except FileNotFoundError:
             return None
         except UnreachableError as error:
@@ -293,17 +289,14 @@ class Store:
         ordered = sorted(episodes, key=lambda e: (e.instance, e.sample))
         async with aclosing(fetched_ahead(ordered, self._fetch, most=_READ_AHEAD)) as records:
             async for episode, fetched in records:
-                yield await self._record(episode, fetched)
+                yield await self.record(episode, fetched)
 
-    async def record(self, episode: EpisodeId) -> Trajectory | DamagedRecord:
-        """Return a committed episode's trajectory, or a DamagedRecord if it is unreadable."""
-        return await self._record(episode, self._fetch(episode))
-
-    async def _record(
-        self, episode: EpisodeId, fetched: Awaitable[bytes]
+    async def record(
+        self, episode: EpisodeId, fetched: Awaitable[bytes] | None = None
     ) -> Trajectory | DamagedRecord:
+        """Return a committed episode's trajectory, or a DamagedRecord if it is unreadable."""
         try:
-            found = await self._find(episode, fetched)
+            found = await self.find(episode, fetched)
         except DamagedRecordError as error:
             return error.record
         if found is None:  # listed, but a dangling link
@@ -342,6 +335,9 @@ class Store:
         """
         key = layout.masked_key(episode, secrets.token_hex(4))
         await self._bucket.move(layout.trajectory_key(episode), key)
+
+    async def _fetch(self, episode: EpisodeId) -> bytes:
+        return await self._bucket.get(layout.trajectory_key(episode))
 
     def _damaged(self, episode: EpisodeId, error: Exception) -> DamagedRecord:
         why = " ".join(str(error).split())[:300] or type(error).__name__

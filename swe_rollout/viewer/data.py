@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -98,15 +99,41 @@ def encoded(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:  # a lone surrogate, which UTF-8 can't encode
-        return json.dumps(msgspec.to_builtins(value)).encode()
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
 def packed(value: object) -> str:
     """Encode a value as base64 of raw DEFLATE of JSON, in which nothing can be markup."""
-    plain = encoded(value)
+    return packed_json([encoded(value)])
+
+
+def packed_json(parts: Iterable[bytes]) -> str:
+    """Encode JSON, given in parts, as `packed` encodes a value."""
     compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    data = compressor.compress(plain) + compressor.flush()
+    data = b"".join([*map(compressor.compress, parts), compressor.flush()])
     return base64.b64encode(data).decode()
+
+
+class PackedRows:
+    """The rows of a table, compressed as they come, for a table may be long."""
+
+    def __init__(self) -> None:
+        """Begin without rows."""
+        self._compressor = zlib.compressobj(1)
+        self._chunks: list[bytes] = []
+        self._is_empty = True
+
+    def append(self, row: Row) -> None:
+        """Add a row at the end."""
+        data = encoded(row) if self._is_empty else b"," + encoded(row)
+        self._chunks.append(self._compressor.compress(data))
+        self._is_empty = False
+
+    def json(self) -> Iterator[bytes]:
+        """Yield the elements of a JSON array, in parts."""
+        reader = zlib.decompressobj()
+        for chunk in (*self._chunks, self._compressor.copy().flush()):
+            yield reader.decompress(chunk)
 
 
 def episode_record(trajectory: Trajectory, texts: TokenTexts | None) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -19,7 +19,14 @@ from swe_rollout.store.summary import JobSummary
 from swe_rollout.text.escaping import escaped
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.viewer.data import Row, episode_record, packed, row_of
+from swe_rollout.viewer.data import (
+    PackedRows,
+    encoded,
+    episode_record,
+    packed,
+    packed_json,
+    row_of,
+)
 from swe_rollout.viewer.token_text import TokenTexts
 
 DATA_BYTES: Final = 48 << 20
@@ -41,7 +48,8 @@ class PageJob:
     name: str
     address: str
     """The address of the job, as the command line accepts it."""
-    rows: list[Row]
+    rows: tuple[()] = ()
+    """Their place in the JSON: a page has them packed, and a served one fetches them."""
     summary: dict[str, Any] | None = None
     damaged: tuple[str, ...] = ()
     tools: object = None
@@ -71,17 +79,25 @@ class Page:
     data_bytes: int = DATA_BYTES
     jobs: list[PageJob] = field(default_factory=list)
     _sides: list[JobSide] = field(default_factory=list)
+    _rows: list[PackedRows] = field(default_factory=list)
     _blobs: list[str] = field(default_factory=list)
+
+    @property
+    def shown(self) -> int:
+        """The number of episodes in full."""
+        return len(self._blobs)
 
     def add_job(self, name: str, address: str, job: dict[str, Any] | None = None) -> PageJob:
         """Add a job without episodes; `job` is the resolved job in its plan."""
-        added = PageJob(name, address, [], tools=tools_of(job or {}))
+        added = PageJob(name, address, tools=tools_of(job or {}))
         self.jobs.append(added)
+        self._rows.append(PackedRows())
         self._sides.append(JobSide(job or {}))
         return added
 
     def add(self, job: PageJob, trajectory: Trajectory, texts: TokenTexts | None) -> None:
         """Add an episode: in full while there is room, after that only as a row of the table."""
+        rows = self._rows[self._place(job)]
         self._sides[self._place(job)].add(trajectory)
         name = f"e{len(self._blobs)}"
         is_shown = self.data_bytes > 0
@@ -89,25 +105,41 @@ class Page:
         self.data_bytes -= len(blob)
         if not is_shown or (self.data_bytes < 0 and self._blobs):
             self.data_bytes = min(self.data_bytes, 0)
-            job.rows.append(row_of(trajectory, None))
+            rows.append(row_of(trajectory, None))
             return
         self._blobs.append(f'<script type="{_DATA}" id="{name}">{blob}</script>\n')
-        job.rows.append(row_of(trajectory, name))
+        rows.append(row_of(trajectory, name))
 
     def summarise(self, job: PageJob, summary: JobSummary) -> None:
         """Add the numbers of a job, all of whose episodes have been added."""
         self.jobs[self._place(job)] = PageJob(
-            job.name, job.address, job.rows, counts(summary), damages(summary), job.tools
+            job.name, job.address, (), counts(summary), damages(summary), job.tools
         )
 
     def html(self, *, episodes: Sequence[EpisodeId] = ()) -> str:
         """Return the page. It opens at the given episode, or at two of them side by side."""
+        return "".join(self.parts(episodes=episodes))
+
+    def parts(self, *, episodes: Sequence[EpisodeId] = ()) -> Iterator[str]:
+        """Yield the page in parts, as `html` returns it."""
         title = " · ".join(map(str, episodes) if episodes else (job.name for job in self.jobs))
         start = start_at(episodes, jobs=len(self.jobs))
         compared = None
         if len(self._sides) == _TWO and not episodes:
             compared = compare_jobs(*self._sides).to_dict()
-        return shell(title, PageContent(self.jobs, start, compared), blobs=self._blobs)
+        content = PageContent(self.jobs, start, compared)
+        return shell(title, content, packed_json(self._json(content)), blobs=self._blobs)
+
+    def _json(self, content: PageContent) -> Iterator[bytes]:
+        """Yield the index as JSON, with the rows in their places."""
+        head, jobs = _split(encoded(replace(content, jobs=())), "jobs")
+        yield head
+        for number, (job, rows) in enumerate(zip(content.jobs, self._rows, strict=True)):
+            before, after = _split(encoded(job), "rows")
+            yield b"," + before if number else before
+            yield from rows.json()
+            yield after
+        yield jobs
 
     def _place(self, job: PageJob) -> int:
         return next(i for i, each in enumerate(self.jobs) if each is job)
@@ -124,11 +156,19 @@ def content_policy(*, is_served: bool) -> str:
     )
 
 
-def shell(title: str, content: PageContent, *, blobs: Iterable[str] = ()) -> str:
-    """Return the HTML around the data."""
+def _split(data: bytes, name: str) -> tuple[bytes, bytes]:
+    """Split JSON inside an empty array, which no string before it can look like."""
+    before, _, after = data.partition(b'"%s":[]' % name.encode())
+    return before + b'"%s":[' % name.encode(), b"]" + after
+
+
+def shell(
+    title: str, content: PageContent, data: str, *, blobs: Iterable[str] = ()
+) -> Iterator[str]:
+    """Yield the HTML around the data, which is the packed `content`."""
     style, script = _assets(is_served=content.is_served)
     policy = content_policy(is_served=content.is_served)
-    return (
+    yield (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -137,9 +177,10 @@ def shell(title: str, content: PageContent, *, blobs: Iterable[str] = ()) -> str
         '<header id="top"></header>\n<main id="main">Reading …</main>\n'
         "<noscript>This page needs JavaScript to unpack its data; it loads nothing.</noscript>\n"
         '<button id="keys" type="button">? keys</button>\n<dialog id="help"></dialog>\n'
-        f'<script type="{_DATA}" id="page">{packed(content)}</script>\n'
-        f"{''.join(blobs)}<script>{script}</script>\n</body>\n</html>\n"
+        f'<script type="{_DATA}" id="page">{data}</script>\n'
     )
+    yield from blobs
+    yield f"<script>{script}</script>\n</body>\n</html>\n"
 
 
 def counts(summary: JobSummary) -> dict[str, Any]:

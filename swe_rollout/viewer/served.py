@@ -120,7 +120,8 @@ class PageServer:
             address = "" if self._store is None else self._store.address
             pages = [] if self._store is not None else [job.page for job in self._jobs]
             content = PageContent(pages, self._start, None, store=address, is_served=True)
-            html, policy = shell(self._title, content), content_policy(is_served=True)
+            html = "".join(shell(self._title, content, packed(content)))
+            policy = content_policy(is_served=True)
             return Answer(HTTPStatus.OK, html, "text/html; charset=utf-8", policy)
         try:
             return await self._part(rest)

@@ -241,7 +241,7 @@ class ServedStore:
                 found.changed_s = before.changed_s if is_same else time.monotonic()
         self._counted[name] = found
         if all(job.page.name != name for job in self.jobs):
-            page = PageJob(name, f"{self.address}/{name}", [], tools=tools_of(plan.job))
+            page = PageJob(name, f"{self.address}/{name}", tools=tools_of(plan.job))
             page = replace(page, complete=False)
             number, tokenizer = len(self.jobs), self.tokenizer
             self.jobs.append(

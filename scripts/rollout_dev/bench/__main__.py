@@ -26,6 +26,7 @@ BENCHES = Programs(
         "scale",
         "snapshot",
         "sessions",
+        "store",
         "viewer",
     ),
 )

@@ -47,6 +47,17 @@ def test_the_title_is_text_whatever_the_job_is_called() -> None:
     assert Reader(page.html()).tags.count("script") == Reader(Page().html()).tags.count("script")
 
 
+def test_rows_are_those_of_their_job_whatever_it_is_called() -> None:
+    page, names = Page(), ['"rows":[]', '"jobs":[]\\', "a\ud800"]
+    for number, name in enumerate(names):
+        job = page.add_job(name, name)
+        for sample in range(number):
+            page.add(job, trajectory(sample=sample), None)
+    jobs = contents(page.html())[0]["jobs"]
+    assert [each["name"] for each in jobs] == names
+    assert [[row["sample"] for row in each["rows"]] for each in jobs] == [[], [0], [0, 1]]
+
+
 def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
     page = page_of("https://example.com/x.js")
     reader = Reader(page)
