@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from tempfile import TemporaryFile
+from typing import BinaryIO
 
 from swe_rollout.cli import stored_display
 from swe_rollout.cli.job_address import LogFilter, ViewTarget, find_in_store
@@ -19,6 +21,7 @@ from swe_rollout.store.summary import JobTally
 from swe_rollout.text.escaping import one_line
 from swe_rollout.text.formatting import format_duration, logfmt
 from swe_rollout.types.episode import EpisodeId
+from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import CallStatus, Turn
 
 
@@ -55,14 +58,28 @@ async def print_stored(log: ViewTarget, *, follow: bool) -> None:
     while True:
         began_s = time.monotonic()
         plan = await store.plan(log.ref.job)
-        lines = [(t.finished_at, episode_line(t)) async for t in tally.read_new()]
-        write_lines(at_time(time_, line) for time_, line in sorted(lines))
+        with TemporaryFile("w+b") as lines:
+            ends = [(t.finished_at, _add(lines, t)) async for t in tally.read_new()]
+            write_lines(_line_at(lines, start) for _, start in sorted(ends))
         left = await tally.left(plan)
         if not follow or not left:
             break
         await _rest(log.ref, time.monotonic() - began_s)
     if left:
         say(f"{left} episodes are not committed yet; -f waits for them")
+
+
+def _add(lines: BinaryIO, trajectory: Trajectory) -> int:
+    """Add an episode's line to a file, for all of them may not fit; return where it begins."""
+    start = lines.tell()
+    line = at_time(trajectory.finished_at, episode_line(trajectory))
+    lines.write(line.encode(errors="surrogatepass") + b"\n")
+    return start
+
+
+def _line_at(lines: BinaryIO, start: int) -> str:
+    lines.seek(start)
+    return lines.readline().decode(errors="surrogatepass").removesuffix("\n")
 
 
 def turn_line(episode: EpisodeId, turn: Turn) -> str:

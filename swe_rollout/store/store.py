@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
@@ -282,11 +283,9 @@ class Store:
     async def records(
         self, episodes: Iterable[EpisodeId]
     ) -> AsyncGenerator[Trajectory | DamagedRecord, None]:
-        """Read committed episodes in order of instance, then sample.
-
-        A few are fetched ahead as they are stored, but only one is unpacked at a time.
-        """
-        ordered = sorted(episodes, key=lambda e: (e.instance, e.sample))
+        """Read committed episodes in order of instance, then sample; a few are fetched ahead."""
+        ordered = sorted(episodes, key=attrgetter("sample"))
+        ordered.sort(key=attrgetter("instance"))  # two sorts need no pair for each episode
         async with aclosing(fetched_ahead(ordered, self._fetch, most=_READ_AHEAD)) as records:
             async for episode, fetched in records:
                 yield await self.record(episode, fetched)

@@ -6,12 +6,14 @@ are listed, and count as not committed.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
+from operator import add
 from typing import Final
 
 import msgspec
@@ -143,8 +145,9 @@ class JobSummary:
 class _Group:
     """The sums over the samples of one task."""
 
-    rewards: list[tuple[int, float]] = field(default_factory=list)
-    """The samples that have one."""
+    rewards: array[float] = field(default_factory=lambda: array("d"))
+    rewarded: array[int] = field(default_factory=lambda: array("q"))
+    """The samples that have a reward, in the order of `rewards`."""
     samples: int = 0
     resolved: int = 0
     masked: int = 0
@@ -159,11 +162,16 @@ class _Group:
         self.turns += len(trajectory.turns)
         self.tokens += trajectory.token_count
         if outcome.reward is not None:
-            self.rewards.append((trajectory.episode.sample, outcome.reward))
+            self.rewards.append(outcome.reward)
+            self.rewarded.append(trajectory.episode.sample)
+
+    def in_order(self) -> Iterable[float]:
+        """Return the rewards in the order of samples, on which a floating-point sum depends."""
+        return (reward for _, reward in sorted(zip(self.rewarded, self.rewards, strict=True)))
 
     def summary(self, name: str) -> InstanceSummary:
-        """Return the sums; the rewards are in order."""
-        mean = _sum(self.rewards) / len(self.rewards) if self.rewards else None
+        """Return the sums."""
+        mean = _sum(self.in_order()) / len(self.rewards) if self.rewards else None
         counts = self.samples, self.resolved, mean, self.turns, self.tokens, self.masked
         return InstanceSummary(name, *counts)
 
@@ -206,7 +214,8 @@ class JobTally:
         A cancelled call loses none: the next one yields the rest.
         """
         self._listing = await self._store.listing(self._job)
-        new = self._listing.episodes - self._counted - self._passed
+        seen, listed = (self._counted, self._passed), self._listing.episodes
+        new = (each for each in listed if not any(each in some for some in seen))
         async for record in self._store.records(new):
             if isinstance(record, DamagedRecord):
                 self._passed.add(record.episode)
@@ -234,11 +243,8 @@ class JobTally:
 
     def counted(self, plan: Plan) -> JobSummary:
         """Summarise the episodes counted so far."""
-        # Keep the order fixed: a floating-point sum of rewards depends on it.
         groups, total = sorted(self._groups.items()), self._total
-        for _, group in groups:
-            group.rewards.sort()
-        total.reward_sum = _sum(chain.from_iterable(group.rewards for _, group in groups))
+        total.reward_sum = _sum(chain.from_iterable(group.in_order() for _, group in groups))
         return JobSummary(
             job=self._job,
             episodes=plan.episodes + plan.unplanned(self._listing.episodes),
@@ -281,6 +287,6 @@ async def summarise(store: Store, job: str) -> JobSummary:
     return await JobTally(store, job).summary()
 
 
-def _sum(rewards: Iterable[tuple[int, float]]) -> float:
+def _sum(rewards: Iterable[float]) -> float:
     """Add up rewards one by one, as `OutcomeCounts` does, whatever `sum` does about rounding."""
-    return reduce(lambda total, each: total + each[1], rewards, 0.0)
+    return reduce(add, rewards, 0.0)
