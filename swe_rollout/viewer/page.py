@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 from swe_rollout.export.job_comparison import JobSide, compare_jobs
@@ -72,6 +73,23 @@ class PageContent:
     is_served: bool = False
 
 
+class _Blobs:
+    """Lines of a page, in a file without a name."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryFile("w+", encoding="ascii")  # noqa: SIM115 - closed with the page
+
+    def append(self, line: str) -> None:
+        self._file.write(line)
+
+    def __iter__(self) -> Iterator[str]:
+        self._file.seek(0)
+        return iter(self._file)
+
+    def __del__(self) -> None:
+        self._file.close()
+
+
 @dataclass(slots=True)
 class Page:
     """A page to which jobs and episodes are added; only their packed form is kept."""
@@ -80,12 +98,9 @@ class Page:
     jobs: list[PageJob] = field(default_factory=list)
     _sides: list[JobSide] = field(default_factory=list)
     _rows: list[PackedRows] = field(default_factory=list)
-    _blobs: list[str] = field(default_factory=list)
-
-    @property
-    def shown(self) -> int:
-        """The number of episodes in full."""
-        return len(self._blobs)
+    _blobs: _Blobs = field(default_factory=_Blobs)
+    shown: int = 0
+    """The number of episodes in full."""
 
     def add_job(self, name: str, address: str, job: dict[str, Any] | None = None) -> PageJob:
         """Add a job without episodes; `job` is the resolved job in its plan."""
@@ -99,15 +114,16 @@ class Page:
         """Add an episode: in full while there is room, after that only as a row of the table."""
         rows = self._rows[self._place(job)]
         self._sides[self._place(job)].add(trajectory)
-        name = f"e{len(self._blobs)}"
+        name = f"e{self.shown}"
         is_shown = self.data_bytes > 0
         blob = packed(episode_record(trajectory, texts)) if is_shown else ""
         self.data_bytes -= len(blob)
-        if not is_shown or (self.data_bytes < 0 and self._blobs):
+        if not is_shown or (self.data_bytes < 0 and self.shown):
             self.data_bytes = min(self.data_bytes, 0)
             rows.append(row_of(trajectory, None))
             return
         self._blobs.append(f'<script type="{_DATA}" id="{name}">{blob}</script>\n')
+        self.shown += 1
         rows.append(row_of(trajectory, name))
 
     def summarise(self, job: PageJob, summary: JobSummary) -> None:
