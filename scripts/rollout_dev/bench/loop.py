@@ -59,7 +59,7 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
 
-FULL: Final = (Stage(1, TURNS, 7), Stage(16, TURNS, 5), Stage(64, TURNS, 5), Stage(256, 12, 5))
+FULL: Final = (Stage(1, TURNS, 7), Stage(16, TURNS, 3), Stage(64, TURNS, 5), Stage(256, 12, 3))
 QUICK: Final = (Stage(1, TURNS, 3), Stage(64, 25, 1))
 
 
@@ -89,7 +89,7 @@ def _measure(stages: Sequence[Stage], *, long: bool) -> Report:
     if long:
         # The bare loop would write millions of numbers as text: slow, and no more informative.
         long_ones = [each for each in entrants if each.name != FLOOR]
-        _play(Stage(1, LONG, 5), f"turns_{LONG}", long_ones, work, found)
+        _play(Stage(1, LONG, 3), f"turns_{LONG}", long_ones, work, found)
     return _report(found, stages)
 
 
