@@ -34,7 +34,7 @@ def write_summary(summary: JobSummary, output: OutputFormat = OutputFormat.TABLE
             *("INSTANCE", "SAMPLES#", "RESOLVED#", "MEAN REWARD#", "MASKED#", "TURNS#", "TOKENS#"),
             *("TURNS EACH#+", "TOKENS EACH#+"),
         ],
-        [
+        (
             [
                 row.instance,
                 str(row.samples),
@@ -46,7 +46,7 @@ def write_summary(summary: JobSummary, output: OutputFormat = OutputFormat.TABLE
                 *(f"{total / max(row.samples, 1):.1f}" for total in (row.turns, row.tokens)),
             ]
             for row in summary.by_instance
-        ],
+        ),
         output,
     )
     write_failures(summary.failure_groups, output)

@@ -1,11 +1,12 @@
 """Compare two jobs: their settings, the result of each task, and whether it may be chance.
 
 `swe-rollout diff` prints the comparison, and the viewer shows it. Memory grows by a few numbers per
-episode.
+task.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ from typing import Any, Final
 import msgspec
 
 from swe_rollout.export.paired import PairedDifference, paired
-from swe_rollout.export.statistics import Distribution
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.store.plan import settings
 from swe_rollout.types.trajectory import Trajectory
@@ -48,7 +48,8 @@ class TaskSide:
     samples: int = 0
     graded: int = 0
     resolved: int = 0
-    _values: dict[str, Distribution] = field(default_factory=dict)
+    _counts: array[int] = field(default_factory=lambda: array("q", [0] * len(QUANTITIES)))
+    _totals: array[float] = field(default_factory=lambda: array("d", [0.0] * len(QUANTITIES)))
 
     def add(self, trajectory: Trajectory) -> None:
         """Count a sample."""
@@ -68,11 +69,13 @@ class TaskSide:
 
     def mean(self, quantity: str) -> float | None:
         """Return the mean of a quantity over the samples that have one."""
-        found = self._values.get(quantity)
-        return None if found is None else found.mean
+        at = QUANTITIES.index(quantity)
+        return self._totals[at] / self._counts[at] if self._counts[at] else None
 
     def _add(self, quantity: str, value: float) -> None:
-        self._values.setdefault(quantity, Distribution()).add(value)
+        at = QUANTITIES.index(quantity)
+        self._counts[at] += 1
+        self._totals[at] += value
 
 
 class JobSide:

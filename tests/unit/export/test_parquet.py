@@ -178,3 +178,17 @@ async def test_a_fork_says_so_and_its_inherited_tokens_have_the_mask_0(tmp_path:
     assert fork["loss_mask"][length:] == trained["loss_mask"][length:]
     assert fork["token_ids"] == trained["token_ids"]
     assert (other["forked_from"], other["inherited_tokens"]) == (None, 0)
+
+
+async def test_a_group_larger_than_a_batch_is_written_in_parts_that_know_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_MOST_TOKENS", 2 * PLAIN.token_count)
+    statuses = (VerdictStatus.RESOLVED, VerdictStatus.UNRESOLVED)
+    rows = [graded("a", sample, statuses[sample % 2]) for sample in range(5)]
+    assert await export_parquet(stream(*rows), tmp_path / "x") == 5
+    file = pq.ParquetFile(tmp_path / "x")
+    groups = [file.read_row_group(number).to_pylist() for number in range(file.num_row_groups)]
+    assert [[row["sample"] for row in group] for group in groups] == [[0, 1], [2, 3], [4]]
+    assert {row["group_size"] for group in groups for row in group} == {5}
+    assert {row["group_mean"] for group in groups for row in group} == {0.6}
