@@ -128,7 +128,7 @@ async def export(
     """
     progress = progress or Progress(())
     part = beside(out)[1]
-    is_over = not progress.is_kept
+    is_over = False
     if isinstance(form, FolderFormat):
         try:
             await asyncio.to_thread(require_absent, out, *([part] if progress.is_new else []))
@@ -153,6 +153,7 @@ async def export(
         is_over = True
         raise
     finally:
+        is_over = is_over or not progress.is_kept
         if is_over:
             await asyncio.to_thread(_remove, part, out.with_name(f"{out.name}.made"))
         progress.close(out, is_over=is_over)

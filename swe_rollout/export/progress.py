@@ -108,8 +108,8 @@ class Progress:
 
     @property
     def is_kept(self) -> bool:
-        """Whether another process could go on."""
-        return self._file is not None
+        """Whether another process could go on with anything."""
+        return self._file is not None and self._marked > 0
 
     @property
     def episodes(self) -> Sequence[EpisodeId]:

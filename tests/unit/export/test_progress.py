@@ -87,6 +87,15 @@ async def test_a_torn_progress_costs_what_it_lacks_and_nothing_else(
     assert names(tmp_path) == ["runs", "whole", "x"]
 
 
+async def test_one_that_breaks_before_its_first_mark_leaves_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_EACH", 64)
+    with pytest.raises(SandboxError):
+        await write(store, tmp_path / "x", fails_after=2)
+    assert names(tmp_path) == ["runs"]
+
+
 async def test_another_export_is_not_mixed_in(store: Store, tmp_path: Path) -> None:
     with pytest.raises(SandboxError):
         await write(store, tmp_path / "x", fails_after=2)
