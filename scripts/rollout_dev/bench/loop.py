@@ -60,7 +60,7 @@ class Found:
 
 
 FULL: Final = (Stage(1, TURNS, 7), Stage(16, TURNS, 3), Stage(64, TURNS, 5), Stage(256, 12, 3))
-QUICK: Final = (Stage(1, TURNS, 3), Stage(64, 25, 1))
+QUICK: Final = (Stage(1, TURNS, 3), Stage(64, 25, 3))
 
 
 def main(arguments: Sequence[str]) -> int:
