@@ -59,8 +59,8 @@ async def print_stored(log: ViewTarget, *, follow: bool) -> None:
         began_s = time.monotonic()
         plan = await store.plan(log.ref.job)
         with TemporaryFile("w+b") as lines:
-            ends = [(t.finished_at, _add(lines, t)) async for t in tally.read_new()]
-            write_lines(_line_at(lines, start) for _, start in sorted(ends))
+            ends = [_add(lines, trajectory) async for trajectory in tally.read_new()]
+            write_lines(_line_at(lines, end) for end in sorted(ends))
         left = await tally.left(plan)
         if not follow or not left:
             break
@@ -69,16 +69,16 @@ async def print_stored(log: ViewTarget, *, follow: bool) -> None:
         say(f"{left} episodes are not committed yet; -f waits for them")
 
 
-def _add(lines: BinaryIO, trajectory: Trajectory) -> int:
-    """Add an episode's line to a file, for all of them may not fit; return where it begins."""
-    start = lines.tell()
+def _add(lines: BinaryIO, trajectory: Trajectory) -> bytes:
+    """Add an episode's line to a file, for all may not fit; return when it ended, and where."""
+    start = lines.tell().to_bytes(8)
     line = at_time(trajectory.finished_at, episode_line(trajectory))
     lines.write(line.encode(errors="surrogatepass") + b"\n")
-    return start
+    return trajectory.finished_at.encode(errors="surrogatepass") + start
 
 
-def _line_at(lines: BinaryIO, start: int) -> str:
-    lines.seek(start)
+def _line_at(lines: BinaryIO, end: bytes) -> str:
+    lines.seek(int.from_bytes(end[-8:]))
     return lines.readline().decode(errors="surrogatepass").removesuffix("\n")
 
 
