@@ -64,6 +64,8 @@ class Size:
     """The size of a job by the pods that it runs at once."""
 
     pods: int
+    rounds: float = 2.0
+    """Episodes for each pod that runs at once."""
 
     @property
     def tasks(self) -> int:
@@ -71,7 +73,7 @@ class Size:
 
     @property
     def samples(self) -> int:
-        return math.ceil(2 * self.pods / self.tasks)
+        return math.ceil(self.rounds * self.pods / self.tasks)
 
     @property
     def episodes(self) -> int:
@@ -144,16 +146,17 @@ def _by_verb(counted: Counter[str]) -> Counter[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run the jobs and print; exit with 0 if the goals hold."""
     made = parser("scripts/bench scale", __doc__, quick="100 pods, on 50 nodes")
-    made.add_argument(
-        "--pods", type=int, default=5000, help="default: 5000; 500 and 2000 beside it"
-    )
+    made.add_argument("--pods", type=int, default=5000, help="default: 5000, after 500 and 2000")
+    made.add_argument("--alone", action="store_true", help="no other sizes")
+    made.add_argument("--rounds", type=float, default=2.0, help="episodes a pod (default: 2)")
     made.add_argument(
         "--turn-s", type=float, default=60.0, help="mean time of a turn (default: 60)"
     )
     given = made.parse_args(arguments)
     silence_logs()
-    counts = (100,) if given.quick else tuple(sorted({*(500, 2000), given.pods}))
-    sizes = [Size(count) for count in counts if count <= given.pods]
+    smaller = () if given.alone else (500, 2000)
+    counts = (100,) if given.quick else sorted({*smaller, given.pods})
+    sizes = [Size(count, given.rounds) for count in counts if count <= given.pods]
     try:
         with tempfile.TemporaryDirectory() as folder:
             report = _measure(sizes, given.turn_s, Path(folder), 50 if given.quick else NODES)
@@ -299,7 +302,8 @@ def _await_end(namespace: str, size: Size) -> None:
     end = time.monotonic() + _PATIENCE_S
     path = "jsonpath={.status.state} {.status.episodes.committed} {.status.episodes.running}"
     while time.monotonic() < end:
-        state, *counts = kubectl("get", "rj", "-n", namespace, namespace, "-o", path).split()
+        found = kubectl("get", "rj", "-n", namespace, namespace, "-o", path)
+        state, *counts = found.split() or ["not seen yet"]
         match state:
             case "Complete":
                 return

@@ -32,6 +32,7 @@ LABEL: Final = "fleet"
 """Label and taint of the nodes."""
 _KUBELET_PORT: Final = 10350
 _ENGINE_PORT: Final = 30400
+_READY_S: Final = 300.0
 _LEASE_S: Final = 120
 """Nodes renew their lease four times in this time."""
 _FIX: Final = "works = True"
@@ -104,6 +105,7 @@ def fleet(
         ],
         "kwok": [
             str(kwok / "kwok"),
+            "-v=WARN",
             f"--config={Path(__file__).with_name('scale_stages.yaml')}",
             f"--kubeconfig={checkout.pki / pki.ADMIN.file}",
             *("--manage-nodes-with-label-selector", LABEL),
@@ -130,7 +132,7 @@ def fleet(
         for name, process in processes.items():
             if not process.alive:
                 raise ScriptError(f"{name} ended.", why=tail(checkout.logs / f"{name}.log"))
-        kubectl("wait", "node", "-l", LABEL, "--for=condition=Ready", "--timeout=300s")
+        _await_ready(nodes)
         yield Fleet(checkout, f"http://{NODE_ADDRESS}:{_ENGINE_PORT}", processes)
 
 
@@ -159,6 +161,16 @@ def _nodes(count: int) -> str:
             ],
         }
     )
+
+
+def _await_ready(count: int) -> None:
+    end = time.monotonic() + _READY_S
+    states = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
+    # `kubectl wait` looks at one after the other.
+    while kubectl("get", "nodes", "-l", LABEL, "-o", states).split().count("True") < count:
+        if time.monotonic() > end:
+            raise ScriptError(f"The {count} nodes are not ready after {_READY_S:g} s.")
+        time.sleep(1)
 
 
 def _delete_nodes() -> None:
