@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -123,6 +123,7 @@ class Played:
             **cpu,
             "worker_mib_per_1000_at_once": self.usage.peak_mib["worker"] * 1000 / self.size.pods,
             "operator_mib": self.usage.peak_mib["operator"],
+            "kube_apiserver_mib": self.usage.peak_mib["kube-apiserver"],
             "masked": sum(record.failure is not None for record in self.records),
             "lost": n - len({record.episode for record in self.records}),
             "doubled": len(self.records) - len({record.episode for record in self.records}),
@@ -302,8 +303,10 @@ def _await_end(namespace: str, size: Size) -> None:
     end = time.monotonic() + _PATIENCE_S
     path = "jsonpath={.status.state} {.status.episodes.committed} {.status.episodes.running}"
     while time.monotonic() < end:
-        found = kubectl("get", "rj", "-n", namespace, namespace, "-o", path)
-        state, *counts = found.split() or ["not seen yet"]
+        found = ""
+        with suppress(ScriptError):  # An API server that is busy is asked again.
+            found = kubectl("get", "rj", "-n", namespace, namespace, "-o", path)
+        state, *counts = found.split() or ["not seen"]
         match state:
             case "Complete":
                 return

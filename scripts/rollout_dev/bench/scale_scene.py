@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 import threading
@@ -137,6 +138,8 @@ def fleet(
 
 
 def _nodes(count: int) -> str:
+    # A lease of an earlier node of this name would belong to another kwok for a while.
+    run = secrets.token_hex(3)
     return json.dumps(
         {
             "apiVersion": "v1",
@@ -145,7 +148,7 @@ def _nodes(count: int) -> str:
                 {
                     "apiVersion": "v1",
                     "kind": "Node",
-                    "metadata": {"name": f"fleet-{number:04}", "labels": {LABEL: "yes"}},
+                    "metadata": {"name": f"fleet-{run}-{number}", "labels": {LABEL: "yes"}},
                     "spec": {"taints": [{"key": LABEL, "value": "yes", "effect": "NoSchedule"}]},
                     "status": {
                         name: {
