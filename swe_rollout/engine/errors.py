@@ -26,9 +26,9 @@ from tenacity import (
 )
 
 from swe_rollout.errors import EngineError
-from swe_rollout.retrying import retried
 from swe_rollout.text.redaction import redact
 from swe_rollout.types.deadline import Deadline
+from swe_rollout.types.retrying import retried
 
 MAX_BODY_BYTES: Final = 2**20
 """The longest body of a response that is not a generation."""

@@ -37,11 +37,11 @@ from swe_rollout.journal.entries import (
     encode,
 )
 from swe_rollout.journal.tape import Tape
-from swe_rollout.retrying import retried
 from swe_rollout.sandbox.base import Markable, SandboxDelta, SandboxMark, Snapshots
 from swe_rollout.sandbox.session.walk import records_of
 from swe_rollout.store.journals import JournalRef, Journals
 from swe_rollout.text.redaction import has_secrets, holds_secret
+from swe_rollout.types.retrying import retried
 
 log = structlog.get_logger()
 

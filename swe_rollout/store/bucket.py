@@ -31,7 +31,6 @@ from tenacity import (
 )
 
 from swe_rollout.errors import UnreachableError, UsageError
-from swe_rollout.retrying import retried
 from swe_rollout.store.address import advice_for, open_storage
 from swe_rollout.store.faults import (
     OF_ONE_FILE,
@@ -43,6 +42,7 @@ from swe_rollout.store.faults import (
 )
 from swe_rollout.store.objects import FolderObjects, StorageObjects
 from swe_rollout.text.paths import why_missing
+from swe_rollout.types.retrying import retried
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
-from swe_rollout.retrying import retried
+from swe_rollout.types.retrying import retried
 
 
 def three_times() -> AsyncRetrying:
