@@ -449,7 +449,7 @@ async def test_a_served_page_fills_itself_and_opens_records(
     browser: Browser, tmp_path: Path
 ) -> None:
     folder = await asyncio.to_thread(stored, tmp_path)
-    page = PageJob("demo", folder, [], complete=False)
+    page = PageJob("demo", folder, (), complete=False)
     store = Store.open(f"file://{tmp_path}/runs")
     server = PageServer("demo", [ServedJob(store, page, number=0)])
 

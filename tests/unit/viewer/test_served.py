@@ -22,7 +22,7 @@ from unit.cli.store_parts import damage, stored
 @asynccontextmanager
 async def serving(address: str) -> AsyncIterator[tuple[PageServer, str, str]]:
     """The server of a stored job, its host, and the path of its page."""
-    page = PageJob("demo", address, [], complete=False)
+    page = PageJob("demo", address, (), complete=False)
     store = Store.open(f"file://{Path(address).parent}")
     server = PageServer("demo", [ServedJob(store, page, number=0)])
     async with server.serving():
@@ -63,7 +63,7 @@ async def test_the_page_opens_before_the_store_is_read_and_rows_follow(address: 
 async def test_two_jobs_are_compared_once_both_are_read(address: str) -> None:
     store = Store.open(f"file://{Path(address).parent}")
     jobs = [
-        ServedJob(store, PageJob("demo", address, [], complete=False), number=n) for n in range(2)
+        ServedJob(store, PageJob("demo", address, (), complete=False), number=n) for n in range(2)
     ]
     server = PageServer("demo", jobs)
     async with server.serving():

@@ -21,7 +21,7 @@ from unit.cli.store_parts import EPISODES, stored
 
 def job_at(address: str) -> ServedJob:
     store = Store.open(f"file://{Path(address).parent}")
-    return ServedJob(store, PageJob("demo", address, [], complete=False), number=0)
+    return ServedJob(store, PageJob("demo", address, (), complete=False), number=0)
 
 
 def news(job: ServedJob, generation: int = 0, start: int = 0) -> dict[str, Any]:
