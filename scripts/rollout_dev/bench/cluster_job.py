@@ -141,7 +141,7 @@ class Place:
         end = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end:
             found: Json = json.loads(
-                _kubectl("get", "rj", name, "--namespace", self.namespace, "--output", "json")
+                kubectl("get", "rj", name, "--namespace", self.namespace, "--output", "json")
             )
             status = RolloutJobStatus.model_validate(inner(found, "status") or {})
             if status.state is State.FAILED:
@@ -207,26 +207,27 @@ def _place() -> Iterator[Place]:
         )
     os.environ["KUBECONFIG"] = str(checkout.kubeconfig)
     name = f"bench-{secrets.token_hex(3)}"
-    _kubectl("create", "namespace", name)
+    kubectl("create", "namespace", name)
     try:
         _run(checkout.root / "scripts" / "cluster-s3", "up", name)
         yield Place(checkout, name)
     finally:
-        _kubectl("delete", "rj", "--all", "--namespace", name, "--timeout=60s")
-        _kubectl("delete", "namespace", name, "--wait=false")
+        kubectl("delete", "rj", "--all", "--namespace", name, "--timeout=60s")
+        kubectl("delete", "namespace", name, "--wait=false")
 
 
-def _kubectl(*arguments: str) -> str:
-    return _run("kubectl", *arguments)
+def kubectl(*arguments: str, stdin: str = "") -> str:
+    """Run kubectl and return what it prints. Raises ScriptError."""
+    return _run("kubectl", *arguments, stdin=stdin)
 
 
-def _run(*command: object) -> str:
+def _run(*command: object, stdin: str = "") -> str:
     words = [*map(str, command)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ScriptError(
             f"{' '.join(words[:3])} failed.",
-            why=done.stderr.strip(),
+            why=done.stderr.strip()[-2000:],
             fix="Is the operator installed? scripts/build-images --load, then "
             "swe-rollout install | kubectl apply --server-side -f -",
         )

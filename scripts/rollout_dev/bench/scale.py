@@ -27,13 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rollout_dev.bench.cluster_job import kubectl
 from rollout_dev.bench.scale_scene import (
     LABEL,
     Fleet,
     PodTimes,
     Usage,
     fleet,
-    kubectl,
     requests,
     rows,
 )

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import secrets
-import subprocess
 import sys
 import threading
 import time
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+from rollout_dev.bench.cluster_job import kubectl
 from rollout_dev.dev_cluster import binaries, native, pki
 from rollout_dev.dev_cluster.api import Api, inner, text
 from rollout_dev.dev_cluster.checkout import Checkout
@@ -178,21 +178,6 @@ def _await_ready(count: int) -> None:
 
 def _delete_nodes() -> None:
     kubectl("delete", "node", "-l", LABEL, "--wait=false")
-
-
-def kubectl(*arguments: str, stdin: str = "") -> str:
-    """Run kubectl and return what it prints. Raises ScriptError."""
-    done = subprocess.run(
-        ["kubectl", *arguments], input=stdin, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise ScriptError(
-            f"kubectl {' '.join(arguments[:3])} failed.",
-            why=done.stderr.strip()[-500:],
-            fix="Is the operator installed? scripts/build-images --load, then "
-            "swe-rollout install | kubectl apply --server-side -f -",
-        )
-    return done.stdout
 
 
 @dataclass(slots=True)
