@@ -65,9 +65,10 @@ def test_the_chain_continues_over_turns(guard: PrefixGuard) -> None:
 def test_it_remembers_what_was_sent_and_not_what_became_of_it() -> None:
     guard, sent = PrefixGuard(), request(1, 2, 3)
     guard.add(sent, generation(4))
-    changed = sent.input_ids.text.base
-    assert changed is not None
-    changed[0] = ord("9")
+    view: object = sent.input_ids.text.base
+    assert isinstance(view, memoryview)
+    assert isinstance(view.obj, bytearray)
+    view.obj[0] = ord("9")
     log = replace(sent, input_ids=InputIds.of((9, 2, 3, 4)))
     with pytest.raises(InternalError):
         guard.check(log)
