@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	golang.org/x/crypto v0.47.0
 	k8s.io/cri-streaming v0.36.3
+	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
 )
 
 require (
@@ -14,5 +15,4 @@ require (
 	golang.org/x/sys v0.40.0 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/streaming v0.36.3 // indirect
-	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
 )

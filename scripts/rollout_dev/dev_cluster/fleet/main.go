@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	utilexec "k8s.io/utils/exec"
 )
 
 const (
@@ -85,7 +86,8 @@ type execution struct {
 func (e execution) ExecInContainer(_ context.Context, _, _, _ string, _ []string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	ended, err := e.supervisor(e.at).serve(in, out)
 	if err != nil {
-		return err
+		// What a relay exits with whose stream broke, or is refused.
+		return utilexec.CodeExitError{Err: err, Code: 75}
 	}
 	if ended {
 		e.end(e.at)
