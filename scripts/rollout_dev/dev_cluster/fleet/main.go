@@ -36,7 +36,7 @@ const (
 	creationTimeout = 30 * time.Second
 )
 
-// address names a container. Names of sandbox pods are never used twice.
+// address names a container.
 type address struct{ namespace, pod, container string }
 
 type kubelet struct {

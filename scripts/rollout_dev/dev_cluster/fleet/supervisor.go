@@ -93,6 +93,15 @@ func newSupervisor(answers []answer) *supervisor {
 	}
 }
 
+// reset makes it the supervisor of a new container.
+func (v *supervisor) reset() {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	fresh := newSupervisor(v.answers)
+	v.key, v.stream, v.current, v.begun = nil, 0, nil, 0
+	v.inputs, v.running, v.results, v.seen = fresh.inputs, fresh.running, fresh.results, fresh.seen
+}
+
 // stream is one connection; frames are sealed for it.
 type stream struct {
 	number         uint64
@@ -187,11 +196,16 @@ func (v *supervisor) greet(in io.Reader, out io.Writer) (*stream, error) {
 	s := &stream{key: key, in: bufio.NewReader(in), out: out}
 	if key != nil {
 		// The stream's number, which the code covers, is that of its first frame.
-		head, err := s.in.Peek(8)
+		head, err := s.in.Peek(16)
 		if err != nil {
 			return nil, err
 		}
 		s.number = little.Uint64(head)
+		if little.Uint32(head[12:]) > 0 {
+			// It brings a key: another pod of the same name, after the first one was deleted.
+			v.reset()
+			s.key = nil
+		}
 	}
 	if _, kind, _, err := s.receive(); err != nil {
 		return nil, err
