@@ -27,6 +27,8 @@ class Counts:
     running: int
     grading: int = 0
     """Running episodes that are being graded."""
+    awaiting_cache: int = 0
+    """Running episodes that wait for room in the engine's KV cache."""
     unknown: int = 0
     """Episodes of workers that have not reported yet."""
     replaced: int = 0
@@ -56,8 +58,16 @@ class Counts:
             for pod in observed.newest_pods
             if pod.running and (progress := pod.progress) is not None
         ]
-        running, grading = sum(e.running for e in live), sum(e.grading for e in live)
-        return cls(outcomes, total, running, grading, unknown, replaced, masked_now)
+        return cls(
+            outcomes,
+            total,
+            running=sum(each.running for each in live),
+            grading=sum(each.grading for each in live),
+            awaiting_cache=sum(each.awaiting_cache for each in live),
+            unknown=unknown,
+            replaced=replaced,
+            masked_now=masked_now,
+        )
 
     @property
     def episodes(self) -> EpisodeCounts:
@@ -67,6 +77,7 @@ class Counts:
             committed=self.outcomes.committed,
             running=self.running,
             grading=self.grading,
+            awaiting_cache=self.awaiting_cache,
             resolved=self.outcomes.resolved,
             unresolved=self.outcomes.unresolved,
             tampered=self.outcomes.tampered,

@@ -126,6 +126,7 @@ class PlainJobLines:
             done=f"{counts.committed}/{counts.total}",
             running=counts.running - counts.grading,
             grading=counts.grading,
+            awaiting_cache=counts.awaiting_cache or None,
             resolved=counts.resolved,
             masked=counts.masked,
             mean_reward=format_number(summary_of(job).mean_reward),

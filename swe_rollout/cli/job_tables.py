@@ -115,6 +115,8 @@ def write_job(job: JobObject, output: OutputFormat = OutputFormat.TABLE) -> None
     if outcomes:
         write_lines([""])
         write_table(["OUTCOME", "EPISODES#"], [[name, str(count)] for name, count in outcomes])
+    if waiting := job.status.episodes.awaiting_cache:
+        say(f"{waiting} running episodes wait for room in the engine's KV cache")
     if job.status.failures:
         records = f"{job.spec.store.uri.rstrip('/')}/{job.name}"
         say(f"`swe-rollout status {records}` lists what failed, and what to do about it")

@@ -125,6 +125,7 @@ class PlainRunLines(LiveProgress):
             "done": f"{self.committed}/{self.planned_episodes}",
             "running": len(self.running) - grading,
             "grading": grading,
+            "awaiting_cache": self.awaiting_cache or None,
             "resolved": counts.resolved,
             "masked": counts.masked,
             "mean_reward": format_number(counts.mean_reward),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from swe_rollout.launcher.job_result import summary_of
-from swe_rollout.live.snapshot import Count, Outcome, Snapshot
+from swe_rollout.live.snapshot import AWAITING_CACHE, Count, Outcome, Snapshot
 from swe_rollout.spec.status import ConditionType
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def job_snapshot(watched: WatchedJob) -> Snapshot:
             Count("queued", left),
             Count("running", counts.running - counts.grading),
             Count("grading", counts.grading),
+            Count(AWAITING_CACHE, counts.awaiting_cache),
         ),
         failed=counts.masked,
         retries=0,

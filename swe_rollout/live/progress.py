@@ -13,7 +13,16 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from swe_rollout.events import Phase
-from swe_rollout.live.snapshot import Count, Durations, Groups, Outcome, Records, Snapshot
+from swe_rollout.live.snapshot import (
+    AWAITING_CACHE,
+    COMMITTING,
+    Count,
+    Durations,
+    Groups,
+    Outcome,
+    Records,
+    Snapshot,
+)
 from swe_rollout.observer import Observer
 from swe_rollout.spec.outcomes import OutcomeCounts
 from swe_rollout.types.durations import RateMeter, RecentDurations
@@ -28,7 +37,7 @@ _PHASE_NAMES = {
     Phase.START: "starting",
     Phase.AGENT: "running",
     Phase.GRADE: "grading",
-    Phase.COMMIT: "committing",
+    Phase.COMMIT: COMMITTING,
 }
 
 
@@ -80,6 +89,8 @@ class LiveProgress(Observer):
         self.retries = 0
         self.counts = OutcomeCounts()
         self.running: dict[EpisodeId, Phase] = {}
+        self.awaiting_cache = 0
+        """Running episodes that wait for room in the engine's KV cache."""
         self._clock = clock
         self._started_s = clock()
         self._episodes = RateMeter(self._started_s, window_s=900.0)
@@ -145,6 +156,11 @@ class LiveProgress(Observer):
         del failure, attempt
         self.retries += 1
         self.running.pop(episode, None)
+
+    def cache_awaited(self, starting: int, turns: int, held_tokens: int, cache_tokens: int) -> None:
+        """Record how many running episodes wait for room in the engine's KV cache."""
+        del held_tokens, cache_tokens
+        self.awaiting_cache = starting + turns
 
     def done(self, trajectory: Trajectory) -> None:
         """Count a newly committed episode."""
@@ -230,7 +246,7 @@ class LiveProgress(Observer):
         found = Counter(self.running.values())
         phases = [Count("queued", max(left - len(self.running), 0))]
         phases += [Count(name, found[phase]) for phase, name in _PHASE_NAMES.items()]
-        return tuple(phases)
+        return (*phases, Count(AWAITING_CACHE, self.awaiting_cache))
 
     def _ranked_outcomes(self) -> tuple[Outcome, ...]:
         ranked = sorted(self._outcomes.items(), key=lambda item: -item[1].episodes)

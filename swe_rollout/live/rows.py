@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from swe_rollout.live.snapshot import Count, Durations, Records, Snapshot
+from swe_rollout.live.snapshot import (
+    AWAITING_CACHE,
+    COMMITTING,
+    Count,
+    Durations,
+    Records,
+    Snapshot,
+)
 from swe_rollout.text.escaping import one_line
 from swe_rollout.text.formatting import (
     format_duration,
@@ -18,8 +25,6 @@ from swe_rollout.text.formatting import (
 )
 
 _SHARE_BAR = 10
-_RARE = "committing"
-"""A phase that is over at once unless the store is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,11 @@ def _episodes(snapshot: Snapshot) -> list[str]:
 
 
 def _phases(snapshot: Snapshot) -> list[str]:
-    shown = (each for each in snapshot.phases if each.count or each.name != _RARE)
+    shown = (
+        each
+        for each in snapshot.phases
+        if each.count or each.name not in {COMMITTING, AWAITING_CACHE}
+    )
     phases = [f"{one_line(each.name)} {each.count}" for each in shown]
     return [*phases, f"committed {snapshot.committed}", f"failed {snapshot.failed}"]
 

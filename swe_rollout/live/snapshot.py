@@ -10,6 +10,8 @@ from typing import Self
 
 from swe_rollout.types.durations import RecentDurations
 
+COMMITTING, AWAITING_CACHE = "committing", "awaiting KV cache"
+"""Phases that few jobs know: a slow store, and an engine without room for more contexts."""
 TURN_EDGES_S = (0.5, 1, 2, 4, 8, 16, 32, 64, 128)
 
 

@@ -66,6 +66,8 @@ class EpisodeCounts(Model):
     """Episodes running now."""
     grading: int = 0
     """Those of them that are being graded."""
+    awaiting_cache: int = 0
+    """Those of them that wait for room in the engine's KV cache."""
     resolved: int = 0
     """Committed episodes that solved their task."""
     unresolved: int = 0

@@ -61,6 +61,7 @@ class ShardProgress(Observer):
         self._replaced = 0
         self._counts = OutcomeCounts()
         self._grading = set[EpisodeId]()
+        self._awaiting_cache = 0
 
     def phase(self, episode: EpisodeId, phase: Phase) -> None:
         """Record which running episodes are being graded."""
@@ -98,6 +99,11 @@ class ShardProgress(Observer):
         """Mark the engine as ready, because it accepts calls and responds."""
         self._conditions.clear(ConditionType.MODEL_READY)
 
+    def cache_awaited(self, starting: int, turns: int, held_tokens: int, cache_tokens: int) -> None:
+        """Record how many running episodes wait for room in the engine's KV cache."""
+        del held_tokens, cache_tokens
+        self._awaiting_cache = starting + turns
+
     def done(self, trajectory: Trajectory) -> None:
         """Count a trajectory that this worker committed."""
         self._counts.add(trajectory.outcome)
@@ -126,6 +132,7 @@ class ShardProgress(Observer):
             committed=counts.committed,
             running=running,
             grading=min(len(self._grading), running),
+            awaiting_cache=min(self._awaiting_cache, running),
             resolved=counts.resolved,
             unresolved=counts.unresolved,
             tampered=counts.tampered,

@@ -53,13 +53,14 @@ def reason(of: RolloutJobStatus, kind: ConditionType) -> tuple[str, str]:
 
 
 def test_counts_are_the_sum_over_all_workers() -> None:
-    first = progress_of(4, resolved=2, masked=1, running=3, reward_sum=1.5)
+    first = progress_of(4, resolved=2, masked=1, running=3, awaiting_cache=2, reward_sum=1.5)
     second = progress_of(6, resolved=1, running=2, reward_sum=0.5)
 
     said = status(job(), reports(first, second))
 
     counts = said.episodes
     assert (counts.total, counts.committed, counts.running) == (20, 10, 5)
+    assert counts.awaiting_cache == 2
     assert (counts.resolved, counts.unresolved, counts.masked) == (3, 6, 1)
     assert said.stop_reasons == {"submitted": 9}
     assert said.failures == {"PodLostError": 1}

@@ -34,3 +34,8 @@ def test_masked_episodes_stand_beside_the_reward(capsys: pytest.CaptureFixture[s
 def test_the_totals_of_a_job_name_its_masked_share(capsys: pytest.CaptureFixture[str]) -> None:
     write_summary(summary_of(cluster_job()))
     assert "mean reward 0.50 (33% masked)" in capsys.readouterr().err
+
+
+def test_episodes_that_wait_for_the_cache_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    write_job(cluster_job(episodes={"total": 8, "running": 2, "awaitingCache": 2}))
+    assert "2 running episodes wait for room in the engine's KV cache" in capsys.readouterr().err

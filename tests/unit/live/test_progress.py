@@ -44,6 +44,13 @@ def test_an_episode_is_not_running_between_two_attempts() -> None:
     assert (found.phases[:2], found.retries) == ((Count("queued", 3), Count("starting", 0)), 1)
 
 
+def test_episodes_that_wait_for_the_cache_are_a_phase() -> None:
+    progress = progress_of()
+    progress.cache_awaited(3, 2, 100, 100)
+
+    assert progress.snapshot().phases[-1] == Count("awaiting KV cache", 5)
+
+
 def test_percentiles_are_of_recent_turns() -> None:
     progress = progress_of()
     for seconds in range(1, 101):

@@ -35,6 +35,14 @@ def test_running_episodes_that_are_graded_are_counted() -> None:
     assert count.snapshot(running=1, finished=False).episodes.grading == 1
 
 
+def test_running_episodes_that_wait_for_the_cache_are_counted() -> None:
+    count = ShardProgress(Conditions())
+    count.cache_awaited(3, 2, 100, 100)
+
+    assert count.snapshot(running=9, finished=False).episodes.awaiting_cache == 5
+    assert count.snapshot(running=4, finished=False).episodes.awaiting_cache == 4
+
+
 def test_counts_are_of_everything_that_is_committed() -> None:
     count = ShardProgress(Conditions())
     one, two, three, _ = attempts(4)
