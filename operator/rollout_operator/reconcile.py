@@ -170,7 +170,7 @@ def _is_changing(spec: RolloutJobSpec, observed: Observed) -> bool:
     if spec.suspend:
         return bool(observed.live_pods) or observed.sandboxes_left is not False
     running = sum(pod.running and not pod.is_stuck for pod in observed.newest_pods)
-    return running < spec.workers.count
+    return running < spec.worker_count
 
 
 def _next_round_s(

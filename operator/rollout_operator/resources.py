@@ -96,7 +96,9 @@ def digest(spec: RolloutJobSpec) -> str:
     """Hash the settings whose change needs new worker pods. The operator's own image is not one: a
     new operator leaves running workers alone, even if it knows more fields.
     """
-    text = spec.workers.model_dump_json(by_alias=True, exclude_defaults=True)
+    # A count of 1 was once the default, which is not part of the hash.
+    left_out = {"count"} if spec.worker_count == 1 else None
+    text = spec.workers.model_dump_json(by_alias=True, exclude_defaults=True, exclude=left_out)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -111,8 +113,8 @@ def worker_job(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
     labels = {**spec.workers.labels, **_labels(job)}
     body: Json = {
         "completionMode": "Indexed",
-        "completions": spec.workers.count,
-        "parallelism": spec.workers.count,
+        "completions": spec.worker_count,
+        "parallelism": spec.worker_count,
         "suspend": queued(spec),
         "backoffLimitPerIndex": _FAILURES_PER_INDEX,
         "podReplacementPolicy": "Failed",
@@ -276,6 +278,7 @@ def _container(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
             # Variables, because images of earlier versions, which serve no metrics, ignore them.
             {"name": "SWE_ROLLOUT_WORKER_METRICS", "value": f":{METRICS_PORT}"},
             {"name": "SWE_ROLLOUT_WORKER_LIVES", "value": _LIVES_FILE},
+            {"name": "SWE_ROLLOUT_WORKER_COUNT", "value": str(spec.worker_count)},
             _sandbox_key(),
         ],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],

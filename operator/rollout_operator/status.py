@@ -61,6 +61,7 @@ def next_status(job: ObservedJob, observed: Observed, now: datetime) -> RolloutJ
         "resolved": f"{counts.outcomes.resolved}/{counts.outcomes.graded}",
         "policy": _policy(job.spec) if job.spec is not None else previous.policy,
         "episodes": counts.episodes,
+        "workers": previous.workers if job.spec is None else job.spec.worker_count,
         "stop_reasons": dict(sorted(counts.outcomes.stop_reasons.items())),
         "failures": dict(sorted(counts.outcomes.failures.items())),
         "reward_sum": counts.outcomes.reward_sum,
@@ -195,7 +196,7 @@ def _end(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Iterator[F
 
 def _progress_is_final(spec: RolloutJobSpec, observed: Observed) -> bool:
     """Whether every worker's final progress is known; it may arrive just after the end."""
-    progress = [observed.progress.get(index) for index in range(spec.workers.count)]
+    progress = [observed.progress.get(index) for index in range(spec.worker_count)]
     uid = observed.workers.metadata.uid if observed.workers is not None else ""
     is_late = observed.age_s(uid, Stage.OVER) > FINAL_PROGRESS_S
     return is_late or all(each is not None and each.finished for each in progress)
@@ -212,7 +213,7 @@ def _success(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Findin
     ]
     if silent or not (observed.progress or done.committed):
         text = (
-            f"{len(silent) or spec.workers.count} of {spec.workers.count} workers exited with 0 "
+            f"{len(silent) or spec.worker_count} of {spec.worker_count} workers exited with 0 "
             f"before they reported their share as committed ({done.committed} of {done.total} "
             "episodes are): spec.workers.image must be an image of swe-rollout. What is committed "
             "stays; delete this job and create it again to continue"

@@ -40,6 +40,8 @@ API_VERSION: Final = "swe-rollout.dev/v1alpha1"
 KIND: Final = "RolloutJob"
 CRD_NAME: Final = "rolloutjobs.swe-rollout.dev"
 """The name of the custom resource definition."""
+EPISODES_OF_A_WORKER: Final = 250
+"""The concurrent episodes that a worker with a quarter of a core plays."""
 _COMPARABLE: Final = frozenset({"policy", "sampling", "limits", "agent", "grading", "extensions"})
 """The fields of a spec that trajectories depend on, wherever they start."""
 _SERVED: Final = {"url", "api_key_env", "timeout_seconds", "concurrency", "retries"}
@@ -97,8 +99,9 @@ class ForkSpec(Model):
 class WorkersSpec(Model):
     """The pods that run episodes, on a cluster. `run` has none: it is the worker."""
 
-    count: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Number of worker pods. Tasks are split among them; the samples of a task stay together."""
+    count: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Number of worker pods; by default one for every 250 of `parallelism` as the job starts. Tasks
+    are split among them; the samples of a task stay together."""
     image: Annotated[str, StringConstraints(max_length=512)] | None = None
     """The workers' image; by default the operator's own."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
@@ -185,6 +188,16 @@ class RolloutJobSpec(Model):
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=MAX_JOB_SECONDS)] | None = None
     """How long a finished job's objects stay on the cluster; by default until they are deleted.
     Trajectories always stay."""
+
+    @property
+    def worker_count(self) -> int:
+        """Return the number of worker pods."""
+        return self.workers.count or -(-self.parallelism // EPISODES_OF_A_WORKER)
+
+    def with_worker_count(self, count: int) -> Self:
+        """Return a copy that keeps to this number however `parallelism` changes."""
+        workers = self.workers.model_copy(update={"count": count})
+        return self.model_copy(update={"workers": workers})
 
     def extension_names(self) -> Iterator[tuple[str, str]]:
         """Yield each field that names an extension, with that name."""

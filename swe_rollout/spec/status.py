@@ -99,6 +99,8 @@ class RolloutJobStatus(Model):
     """The policy, for people."""
     episodes: EpisodeCounts = EpisodeCounts()
     """Counts of episodes."""
+    workers: int = 0
+    """Number of workers among which the tasks are split."""
     stop_reasons: dict[str, int] = Field(default_factory=dict)
     """Committed episodes by how they ended."""
     failures: dict[str, int] = Field(default_factory=dict)

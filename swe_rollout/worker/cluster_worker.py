@@ -319,7 +319,7 @@ def _log_retry(event: str) -> Callable[[RetryCallState], None]:
 
 
 def _shard(identity: WorkerIdentity, job: RolloutJob) -> Shard:
-    count = identity.count or job.spec.workers.count
+    count = identity.count or job.spec.worker_count
     if not 0 <= identity.index < count:
         raise PrerequisiteError(
             f"the job has no worker {identity.index}",

@@ -153,6 +153,21 @@ def test_the_worker_job_and_its_pods_say_whose_they_are() -> None:
         assert inside(labels, status.ROLE_LABEL) == "worker"
 
 
+def test_workers_are_as_many_as_the_parallelism_needed_when_the_job_began() -> None:
+    def count(spec: dict[str, object], status: dict[str, object] | None = None) -> object:
+        seen = job({"workers": {}, **spec}, status=status)
+        assert seen.spec is not None
+        made = resources.worker_job(seen.metadata, seen.spec, image=IMAGE)
+        env = inside(made, "spec", "template", "spec", "containers", 0, "env", 3)
+        completions = inside(made, "spec", "completions")
+        assert env == {"name": "SWE_ROLLOUT_WORKER_COUNT", "value": str(completions)}
+        return completions
+
+    assert [count({"parallelism": n}) for n in (1, 250, 251, 10_000)] == [1, 1, 2, 40]
+    assert count({"parallelism": 10_000}, {"workers": 2}) == 2
+    assert count({"parallelism": 10_000, "workers": {"count": 3}}) == 3
+
+
 def test_only_what_needs_other_pods_changes_the_digest() -> None:
     def digest(spec: dict[str, object] | None = None) -> str:
         seen = job(spec)
@@ -166,6 +181,7 @@ def test_only_what_needs_other_pods_changes_the_digest() -> None:
         {"workers": {"count": 2, "imagePullPolicy": "IfNotPresent"}},
     ]
     assert {digest(), *map(digest, same)} == {digest()}
+    assert digest({"workers": {"count": 1}}) == digest({"workers": {}})
     assert digest({"workers": {"count": 2, "image": "other"}}) != digest()
 
 

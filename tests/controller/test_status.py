@@ -61,6 +61,7 @@ def test_counts_are_the_sum_over_all_workers() -> None:
     counts = said.episodes
     assert (counts.total, counts.committed, counts.running) == (20, 10, 5)
     assert counts.awaiting_cache == 2
+    assert said.workers == 2
     assert (counts.resolved, counts.unresolved, counts.masked) == (3, 6, 1)
     assert said.stop_reasons == {"submitted": 9}
     assert said.failures == {"PodLostError": 1}

@@ -49,7 +49,6 @@ from swe_rollout.store.store import Store
 from swe_rollout.types.trajectory import Trajectory
 
 NODES: Final = 1000
-PODS_OF_A_WORKER: Final = 250
 P50_S, P99_S = 1.0, 5.0
 """agent-sandbox's bar: the time from a claim to a sandbox that can be used."""
 STORE: Final = "s3://rollouts"
@@ -78,10 +77,6 @@ class Size:
     @property
     def episodes(self) -> int:
         return self.tasks * self.samples
-
-    @property
-    def workers(self) -> int:
-        return math.ceil(self.pods / PODS_OF_A_WORKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +235,6 @@ def _spec(size: Size, engine: str) -> dict[str, object]:
         "sandbox": {"pod": {"resources": {"cpu": "100m", "memory": "1Gi"}, "template": template}},
         "store": {"uri": STORE},
         "workers": {
-            "count": size.workers,
             "secrets": [_SECRET],
             "resources": {"cpu": "20m", "memory": "640Mi"},
         },

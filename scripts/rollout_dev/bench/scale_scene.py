@@ -36,6 +36,7 @@ _ENGINE_PORT: Final = 30400
 _READY_S: Final = 300.0
 _LEASE_S: Final = 120
 """Nodes renew their lease four times in this time."""
+_CAPACITY: Final = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "2Ti", "pods": "110"}
 _FIX: Final = "works = True"
 _FILE: Final = (
     "diff --git a/{0} b/{0}\nnew file mode 100644\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+{1}\n"
@@ -150,14 +151,11 @@ def _nodes(count: int) -> str:
                     "kind": "Node",
                     "metadata": {"name": f"fleet-{run}-{number}", "labels": {LABEL: "yes"}},
                     "spec": {"taints": [{"key": LABEL, "value": "yes", "effect": "NoSchedule"}]},
+                    # As kubelets do since 1.36: the API server passes their streams on as they are.
                     "status": {
-                        name: {
-                            "cpu": "64",
-                            "memory": "256Gi",
-                            "ephemeral-storage": "2Ti",
-                            "pods": "110",
-                        }
-                        for name in ("capacity", "allocatable")
+                        "declaredFeatures": ["ExtendWebSocketsToKubelet"],
+                        "capacity": _CAPACITY,
+                        "allocatable": _CAPACITY,
                     },
                 }
                 for number in range(count)

@@ -13,7 +13,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -27,13 +26,15 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
-	utilexec "k8s.io/utils/exec"
+	"golang.org/x/net/websocket"
 )
 
 const (
-	idleTimeout     = 4 * time.Hour
-	creationTimeout = 30 * time.Second
+	protocol      = "v5.channel.k8s.io"
+	stdinChannel  = 0
+	stdoutChannel = 1
+	errorChannel  = 3
+	closeChannel  = 255
 )
 
 // address names a container.
@@ -59,40 +60,74 @@ func (k *kubelet) supervisor(at address) *supervisor {
 	return found
 }
 
-// ServeHTTP takes POST or GET /exec/NAMESPACE/POD/CONTAINER.
+// ServeHTTP takes GET /exec/NAMESPACE/POD/CONTAINER in the protocol that the API server passes on
+// to kubelets which declare ExtendWebSocketsToKubelet, as those do since 1.36.
 func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if len(parts) != 4 || parts[0] != "exec" {
 		http.Error(w, "only /exec is served", http.StatusNotFound)
 		return
 	}
-	options, err := remotecommand.NewOptions(r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !strings.Contains(r.Header.Get("Sec-WebSocket-Protocol"), protocol) {
+		http.Error(w, "only "+protocol+" is served", http.StatusBadRequest)
 		return
 	}
 	at := address{parts[1], parts[2], parts[3]}
-	remotecommand.ServeExec(w, r, execution{k, at}, at.pod, "", at.container,
-		r.URL.Query()["command"], options, idleTimeout, creationTimeout,
-		remotecommand.SupportedStreamingProtocols)
+	websocket.Server{
+		Handshake: func(config *websocket.Config, _ *http.Request) error {
+			config.Protocol = []string{protocol}
+			return nil
+		},
+		Handler: func(connection *websocket.Conn) { k.exec(connection, at) },
+	}.ServeHTTP(w, r)
 }
 
-type execution struct {
-	*kubelet
-	at address
-}
-
-// ExecInContainer connects a stream to the container's supervisor, whatever the command is.
-func (e execution) ExecInContainer(_ context.Context, _, _, _ string, _ []string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
-	ended, err := e.supervisor(e.at).serve(in, out)
+// exec connects a stream to the container's supervisor, whatever the command is.
+func (k *kubelet) exec(connection *websocket.Conn, at address) {
+	connection.PayloadType = websocket.BinaryFrame
+	in, stdin := io.Pipe()
+	go func() { stdin.CloseWithError(copyStdin(connection, stdin)) }()
+	ended, err := k.supervisor(at).serve(in, channel{connection, stdoutChannel})
+	in.Close()
+	status := `{"status":"Success"}`
 	if err != nil {
 		// What a relay exits with whose stream broke, or is refused.
-		return utilexec.CodeExitError{Err: err, Code: 75}
+		status = `{"status":"Failure","reason":"NonZeroExitCode","message":"a relay ended",` +
+			`"details":{"causes":[{"reason":"ExitCode","message":"75"}]}}`
 	}
+	_, _ = channel{connection, errorChannel}.Write([]byte(status))
 	if ended {
-		e.end(e.at)
+		k.end(at)
 	}
-	return nil
+}
+
+// copyStdin copies the messages of channel 0 until the client closes it.
+func copyStdin(connection *websocket.Conn, stdin io.Writer) error {
+	for {
+		var message []byte
+		if err := websocket.Message.Receive(connection, &message); err != nil {
+			return err
+		}
+		switch {
+		case len(message) > 1 && message[0] == closeChannel && message[1] == stdinChannel:
+			return io.EOF
+		case len(message) > 1 && message[0] == stdinChannel:
+			if _, err := stdin.Write(message[1:]); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// channel writes messages of one channel.
+type channel struct {
+	connection *websocket.Conn
+	number     byte
+}
+
+func (c channel) Write(data []byte) (int, error) {
+	_, err := c.connection.Write(append([]byte{c.number}, data...))
+	return len(data), err
 }
 
 // end forgets a container, and reports its end.
