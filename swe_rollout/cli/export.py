@@ -202,18 +202,18 @@ async def _write(
 ) -> tuple[Exported, Sequence[DamagedRecord]]:
     """Write the episodes, or go on with an export that was killed."""
     from swe_rollout.export.files import export as write
-    from swe_rollout.export.progress import Progress, beside
+    from swe_rollout.export.progress import Progress, part_of
 
     progress = Progress.open(path, what, episodes, resumes=form.resumes)
     if progress.written:
-        say(f"going on after {progress.written} episodes that {beside(path)[1]} has already")
+        say(f"going on after {progress.written} episodes that {part_of(path)} has already")
     if added := len(set(episodes).difference(progress.episodes)):
         say(f"{added} episodes were committed since this export was begun, and are not in it")
     try:
         done = await write(progress.records(store), path, form, progress=progress)
     finally:
-        if beside(path)[0].exists():
-            say(f"{beside(path)[1]} keeps what is written: the same command goes on with it")
+        if part_of(path).exists():
+            say(f"{part_of(path)} keeps what is written: the same command goes on with it")
     return done, progress.damaged
 
 

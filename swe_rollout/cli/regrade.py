@@ -26,6 +26,7 @@ from swe_rollout.cli.options import (
 from swe_rollout.cli.output import say, write_data, write_lines, write_table
 from swe_rollout.cli.stored_work import WorkOptions, open_work
 from swe_rollout.errors import TaskError
+from swe_rollout.text.paths import unused_name
 
 if TYPE_CHECKING:
     from swe_rollout.types.instance import Instance
@@ -129,7 +130,7 @@ def _write(report: RegradeReport, path: Path | None, output: OutputFormat) -> No
 
 
 def _keep(report: RegradeReport, path: Path) -> None:
-    part = path.with_name(f"{path.name}.part")
+    part = unused_name(path)
     with writing(path):
         part.write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
         part.replace(path)

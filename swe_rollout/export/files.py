@@ -18,7 +18,7 @@ from typing import BinaryIO, ClassVar
 import msgspec
 
 from swe_rollout.errors import TaskError, UsageError
-from swe_rollout.export.progress import Progress, beside
+from swe_rollout.export.progress import MADE, OUTPUT, Progress, claim
 from swe_rollout.text.formatting import format_duration
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
@@ -106,10 +106,9 @@ class _Output:
         if isinstance(self.form, FolderFormat):
             _write(self.part, self.form.at_end())
         elif self.form.finish is not None:
-            made = out.with_name(f"{out.name}.made")
+            made = self.part.with_name(MADE)
             self.form.finish(self.part, made)
             made.replace(out)
-            self.part.unlink()
             return
         self.part.rename(out)
 
@@ -127,16 +126,15 @@ async def export(
     Raises UsageError for a folder that exists already.
     """
     progress = progress or Progress(())
-    part = beside(out)[1]
-    is_over = False
+    folder, is_over = await asyncio.to_thread(claim, out), False
     if isinstance(form, FolderFormat):
         try:
-            await asyncio.to_thread(require_absent, out, *([part] if progress.is_new else []))
+            await asyncio.to_thread(require_absent, out)
         except UsageError:
             progress.close(out, is_over=progress.is_new)
             raise
     try:
-        with await asyncio.to_thread(_open, out, form, progress) as output:
+        with await asyncio.to_thread(_open, folder, form, progress) as output:
             async for trajectory in trajectories:
                 why = ""
                 try:
@@ -153,26 +151,21 @@ async def export(
         is_over = True
         raise
     finally:
-        is_over = is_over or not progress.is_kept
-        if is_over:
-            await asyncio.to_thread(_remove, part, out.with_name(f"{out.name}.made"))
-        progress.close(out, is_over=is_over)
+        await asyncio.to_thread(progress.close, out, is_over=is_over or not progress.is_kept)
     return Exported(progress.written, tuple(progress.left_out))
 
 
 @contextmanager
-def _open(out: Path, form: FileFormat | FolderFormat, progress: Progress) -> Iterator[_Output]:
+def _open(folder: Path, form: FileFormat | FolderFormat, progress: Progress) -> Iterator[_Output]:
     """Open the output where `progress` is, or begin it."""
-    part = beside(out)[1]
+    part = folder / OUTPUT
     name, lines = "", form if isinstance(form, FileFormat) else None
     if isinstance(form, FolderFormat):
         if not form.resumes:
             shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True, exist_ok=True)
+        part.mkdir(exist_ok=True)
         if form.index is not None:
             name, lines = form.index
-    else:
-        out.parent.mkdir(parents=True, exist_ok=True)
     if lines is None:
         yield _Output(form, part, None, None)
         return
@@ -185,23 +178,14 @@ def _open(out: Path, form: FileFormat | FolderFormat, progress: Progress) -> Ite
         yield _Output(form, part, file, lines)
 
 
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def require_absent(*paths: Path) -> None:
-    """Raise UsageError if one of the paths of a new folder exists."""
-    for path in paths:
-        if os.path.lexists(path):
-            raise UsageError(
-                f"{path} exists already",
-                why="an export writes a new folder, and deletes none",
-                fix="move it away, or name another one: -O FOLDER",
-            )
+def require_absent(path: Path) -> None:
+    """Raise UsageError if the path of a new folder exists."""
+    if os.path.lexists(path):
+        raise UsageError(
+            f"{path} exists already",
+            why="an export writes a new folder, and deletes none",
+            fix="move it away, or name another one: -O FOLDER",
+        )
 
 
 def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:

@@ -1,14 +1,18 @@
 """How far an export has come, so that one that was killed goes on where it was.
 
-`OUT.progress` lies beside `OUT.part` until the output is complete. Its first line says what is
-exported and names the episodes; each further one, written after the parts that it counts, is a
-`_Mark`. Episodes committed later are not in an export that goes on, and it has the same bytes.
+Until the output is complete it is in the folder `OUT.part`, to which nobody else may write: a link
+that another user put there in advance would lead to a file of yours. `progress` lies beside it. Its
+first line says what is exported and names the episodes; each further one, written after the parts
+that it counts, is a `_Mark`. Episodes committed later are not in an export that goes on, and it has
+the same bytes.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import stat
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +26,8 @@ from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 
+OUTPUT, MADE, _PROGRESS = "output", "made", "progress"
+"""What is in the folder of an output."""
 _EACH: Final = 64
 """Episodes from one mark to the next; so many are encoded again at most."""
 
@@ -81,15 +87,15 @@ class Progress:
         Without `resumes`, of an earlier one only the choice of episodes is kept. Raises UsageError
         if another process writes it, or the earlier export was another one.
         """
-        out.parent.mkdir(parents=True, exist_ok=True)
-        path, part = beside(out)
-        file = path.open("a+b")
+        folder = claim(out)
+        file = (folder / _PROGRESS).open("a+b")
         try:
             _lock(file, out)
             file.seek(0)
             lines = [line for line in file if line.endswith(b"\n")]
-            found = _head(lines) if part.exists() else None
+            found = _head(lines) if (folder / OUTPUT).exists() else None
             if found is None:
+                _remove(folder / OUTPUT, folder / MADE)
                 file.truncate(0)
                 named = [_plain(each) for each in episodes]
                 _append(file, _Head(dict(what), named))
@@ -160,16 +166,46 @@ class Progress:
         self._marked = self._read
 
     def close(self, out: Path, *, is_over: bool) -> None:
-        """Release the output; remove the file if no other process is to go on."""
+        """Release the output; remove the folder if no other process is to go on."""
+        if is_over:
+            shutil.rmtree(part_of(out), ignore_errors=True)
         if self._file is not None:
-            if is_over:
-                beside(out)[0].unlink(missing_ok=True)
             self._file.close()
 
 
-def beside(out: Path) -> tuple[Path, Path]:
-    """Return where the progress of an output is, and the output until it is complete."""
-    return out.with_name(f"{out.name}.progress"), out.with_name(f"{out.name}.part")
+def part_of(out: Path) -> Path:
+    """Return the folder of an output that is not complete."""
+    return out.with_name(f"{out.name}.part")
+
+
+def claim(out: Path) -> Path:
+    """Make the folder of an output, or take that of an earlier export.
+
+    Raises UsageError for anything else of this name.
+    """
+    folder = part_of(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    is_own = found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    known = (_PROGRESS, OUTPUT, MADE)
+    is_folder = stat.S_ISDIR(found.st_mode)
+    if not (is_own and is_folder and all(each.name in known for each in folder.iterdir())):
+        raise UsageError(
+            f"{folder} exists already",
+            why="an export keeps there what it has written so far, and none of yours made this",
+            fix="move it away, or name another output: -O FILE",
+        )
+    return folder
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _plain(episode: EpisodeId) -> tuple[str, str, int]:
@@ -209,12 +245,12 @@ def _lock(file: BinaryIO, out: Path) -> None:
 
 
 def _require_same(out: Path, there: Mapping[str, str], now: Mapping[str, str]) -> None:
-    progress, part = beside(out)
+    part = part_of(out)
     for name in sorted(there.keys() | now.keys()):
         before, after = (each.get(name) or "not set" for each in (there, now))
         if before != after:
             raise UsageError(
                 f"{part} is a part of another export",
                 why=f"its {name} was {before}, and is {after} now",
-                fix=f"name another file (-O FILE), or delete {part} and {progress}",
+                fix=f"name another file (-O FILE), or delete {part}",
             )

@@ -15,6 +15,7 @@ import msgspec
 
 from swe_rollout.errors import UsageError
 from swe_rollout.grading.audit import Audit
+from swe_rollout.text.paths import unused_name
 from swe_rollout.types.bad_rows import MAX_LINE_BYTES, BadRow
 from swe_rollout.types.instance import Instance
 
@@ -60,7 +61,7 @@ class AuditJournal:
 
     def write_quarantine(self, rows: Collection[Key]) -> int:
         """Replace the quarantine file with the bad rows among these; return how many there are."""
-        count, part = 0, self.quarantine.with_name(f"{self.quarantine.name}.part")
+        count, part = 0, unused_name(self.quarantine)
         with part.open("wb") as file:
             for each in self.results():
                 if each.is_bad and _key(each) in rows:

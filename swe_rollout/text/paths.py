@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
@@ -30,6 +31,14 @@ def file_meant(path: Path, endings: tuple[str, ...]) -> Path | None:
     others = [name for name in names if name.endswith(endings) and name != path.name]
     close = get_close_matches(path.name, others, n=1)
     return path.parent / close[0] if close else None
+
+
+def unused_name(path: Path) -> Path:
+    """Return a name beside `path` for a file that is to replace it.
+
+    Nobody can put a link there in advance, which would lead to another file.
+    """
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
 
 
 def why_missing(path: Path) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import ExecResult, Sandbox
+from swe_rollout.text.paths import unused_name
 
 _PIECE_BYTES = 8 << 20
 _PIECE_S = 300.0
@@ -57,7 +58,7 @@ async def download_file(sandbox: Sandbox, source: str, target: Path) -> None:
     the file is larger than `MAX_BYTES`.
     """
     await asyncio.to_thread(target.parent.mkdir, parents=True, exist_ok=True)
-    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    part = unused_name(target)
     try:
         with await asyncio.to_thread(part.open, "wb") as file:
             async for piece in _pieces(sandbox, source):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,12 +117,12 @@ def test_a_part_of_another_export_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr(files._Output, "finish", _killed)
         cli("export", address, "--to", "jsonl", "-O", "x", code=130)
-    kept = Path("x.part").read_bytes()
+    kept = Path("x.part/output").read_bytes()
     error = cli("export", address, "--to", "json", "-O", "x", code=2).err
     assert "x.part is a part of another export" in error
     assert "its format was jsonl, and is json now" in error
-    assert Path("x.part").read_bytes() == kept
-    Path("x.part").unlink()
+    assert Path("x.part/output").read_bytes() == kept
+    shutil.rmtree("x.part")
     cli("export", address, "--to", "json", "-O", "x")
 
 

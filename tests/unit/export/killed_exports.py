@@ -107,7 +107,7 @@ def main(folder: Path, name: str) -> None:
     while not attempt(uri, name, out, steps=steps):
         assert content(out) in ({}, wanted), f"half an output after {steps} steps"
         if not out.exists():
-            part = out.with_name("x.part")
+            part = out.with_name("x.part") / "output"
             if part.is_file():
                 with part.open("ab") as torn:
                     torn.write(b"torn")

@@ -6,19 +6,20 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from swe_rollout.errors import SandboxError, UsageError
 from swe_rollout.export import files, progress
-from swe_rollout.export.files import JSONL, export
+from swe_rollout.export.files import JSONL, FileFormat, FolderFormat, export
+from swe_rollout.export.patches import patches_format
 from swe_rollout.export.progress import Progress
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
-from unit.export.export_parts import trajectory
+from unit.export.export_parts import stream, trajectory
 from unit.export.killed_exports import FORMATS
 
 PROGRAM = "unit.export.killed_exports"
@@ -81,7 +82,7 @@ async def test_a_torn_progress_costs_what_it_lacks_and_nothing_else(
     await write(store, tmp_path / "whole")
     with pytest.raises(SandboxError):
         await write(store, tmp_path / "x", fails_after=2)
-    cut_off(tmp_path / "x.progress", cut)
+    cut_off(tmp_path / "x.part" / "progress", cut)
     await write(store, tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == (tmp_path / "whole").read_bytes()
     assert names(tmp_path) == ["runs", "whole", "x"]
@@ -99,11 +100,50 @@ async def test_one_that_breaks_before_its_first_mark_leaves_nothing(
 async def test_another_export_is_not_mixed_in(store: Store, tmp_path: Path) -> None:
     with pytest.raises(SandboxError):
         await write(store, tmp_path / "x", fails_after=2)
-    part = (tmp_path / "x.part").read_bytes()
+    part = (tmp_path / "x.part" / "output").read_bytes()
     with pytest.raises(UsageError, match=r"part of another export") as caught:
         Progress.open(tmp_path / "x", WHAT | {"source": "runs/other"}, EPISODES)
     assert "its source was runs/demo, and is runs/other now" in caught.value.why
-    assert (tmp_path / "x.part").read_bytes() == part
+    assert (tmp_path / "x.part" / "output").read_bytes() == part
+
+
+def _link(at: Path, to: Path) -> None:
+    at.symlink_to(to)
+
+
+def _file(at: Path, _: Path) -> None:
+    at.write_text("mine")
+
+
+def _folder(at: Path, _: Path) -> None:
+    at.mkdir()
+    (at / "mine").touch()
+
+
+def _open_to_others(at: Path, to: Path) -> None:
+    at.mkdir()
+    at.chmod(0o777)
+    (at / "output").symlink_to(to)
+
+
+@pytest.mark.parametrize("what", [_link, _file, _folder, _open_to_others])
+@pytest.mark.parametrize("form", [JSONL, patches_format()])
+async def test_what_lies_in_the_place_of_a_part_is_neither_written_to_nor_removed(
+    what: Callable[[Path, Path], None], form: FileFormat | FolderFormat, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    what(tmp_path / "x.part", mine)
+    before = names(tmp_path / "x.part") if (tmp_path / "x.part").is_dir() else []
+
+    with pytest.raises(UsageError, match=r"x\.part exists already"):
+        Progress.open(tmp_path / "x", WHAT, EPISODES)
+    with pytest.raises(UsageError, match=r"x\.part exists already"):
+        await export(stream(trajectory()), tmp_path / "x", form)
+
+    assert names(tmp_path) == ["mine", "x.part"]
+    assert mine.read_text() == "mine"
+    assert (names(tmp_path / "x.part") if (tmp_path / "x.part").is_dir() else []) == before
 
 
 def test_two_processes_do_not_write_the_same_output(tmp_path: Path) -> None:
