@@ -52,7 +52,8 @@ def next_status(job: ObservedJob, observed: Observed, now: datetime) -> RolloutJ
     counts = Counts.of(observed, previous)
     conditions = _merge(job, tuple(_findings(job, observed, counts)), now)
     over = _is_true(conditions, ConditionType.COMPLETE, ConditionType.FAILED)
-    started = observed.workers.status.start_time if observed.workers is not None else None
+    workers = observed.workers
+    started = workers.status.start_time if workers is not None else None
     update = {
         "observed_generation": job.metadata.generation,
         "state": _state(conditions, observed, counts),
@@ -61,7 +62,8 @@ def next_status(job: ObservedJob, observed: Observed, now: datetime) -> RolloutJ
         "resolved": f"{counts.outcomes.resolved}/{counts.outcomes.graded}",
         "policy": _policy(job.spec) if job.spec is not None else previous.policy,
         "episodes": counts.episodes,
-        "workers": previous.workers if job.spec is None else job.spec.worker_count,
+        # What the worker Job has, even of an operator that chose another number.
+        "workers": previous.workers if workers is None else workers.spec.completions,
         "stop_reasons": dict(sorted(counts.outcomes.stop_reasons.items())),
         "failures": dict(sorted(counts.outcomes.failures.items())),
         "reward_sum": counts.outcomes.reward_sum,

@@ -69,6 +69,16 @@ def test_counts_are_the_sum_over_all_workers() -> None:
     assert said.state is State.RUNNING
 
 
+def test_the_number_of_workers_is_that_of_the_worker_job() -> None:
+    grown = job({"parallelism": 1000, "workers": {}})
+    began_with_one = worker_job(job({"workers": {"count": 1}}))
+
+    said = status(grown, reports(progress_of(4), workers=began_with_one))
+
+    assert said.workers == 1
+    assert status(replace(grown, status=said), reports(None)).workers == 1
+
+
 def test_counts_stay_as_a_whole_while_the_progress_of_a_worker_is_unknown() -> None:
     before = status(job(), reports(progress_of(5, resolved=5), progress_of(5)))
 
