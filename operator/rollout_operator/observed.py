@@ -133,8 +133,7 @@ class ObservedJob:
                 fields += ["workers.image"] if spec.workers.image is not None else []
                 found += [f"spec.{field}: {_FORBIDDEN}" for field in fields]
             if not found:
-                count = status.workers or spec.worker_count
-                return cls(raw.metadata, spec.with_worker_count(count), "", status, user_code)
+                return cls(raw.metadata, spec, "", status, user_code)
         return cls(raw.metadata, None, "; ".join(found), status, user_code)
 
 

@@ -70,7 +70,9 @@ def reconcile(job: ObservedJob, observed: Observed, now: datetime, *, image: str
         return Plan(steps, status, _next_round_s(job, observed, status, now), events)
     if job.spec is None:
         return Plan((), status, None, events)
-    manifest = partial(resources.worker_job, job.metadata, job.spec, image=image)
+    # Shards stay as they are, however the parallelism has changed since.
+    count = status.workers or job.spec.worker_count
+    manifest = partial(resources.worker_job, job.metadata, job.spec, image=image, count=count)
     steps = tuple(_proceed(job.spec, observed, manifest))
     interval_s = ACTIVE_INTERVAL_S if _is_changing(job.spec, observed) else IDLE_INTERVAL_S
     return Plan(steps, status, interval_s, events)
@@ -170,7 +172,7 @@ def _is_changing(spec: RolloutJobSpec, observed: Observed) -> bool:
     if spec.suspend:
         return bool(observed.live_pods) or observed.sandboxes_left is not False
     running = sum(pod.running and not pod.is_stuck for pod in observed.newest_pods)
-    return running < spec.worker_count
+    return observed.workers is None or running < observed.workers.spec.completions
 
 
 def _next_round_s(

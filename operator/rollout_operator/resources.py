@@ -97,7 +97,7 @@ def digest(spec: RolloutJobSpec) -> str:
     new operator leaves running workers alone, even if it knows more fields.
     """
     # A count of 1 was once the default, which is not part of the hash.
-    left_out = {"count"} if spec.worker_count == 1 else None
+    left_out = {"count"} if spec.workers.count == 1 else None
     text = spec.workers.model_dump_json(by_alias=True, exclude_defaults=True, exclude=left_out)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -108,20 +108,20 @@ def deadline_seconds(spec: RolloutJobSpec) -> int | None:
     return None if seconds is None else math.ceil(seconds)
 
 
-def worker_job(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
-    """Build the Indexed Job, with one index per shard."""
+def worker_job(job: Metadata, spec: RolloutJobSpec, *, image: str, count: int) -> Json:
+    """Build the Indexed Job, with one index for each of `count` shards."""
     labels = {**spec.workers.labels, **_labels(job)}
     body: Json = {
         "completionMode": "Indexed",
-        "completions": spec.worker_count,
-        "parallelism": spec.worker_count,
+        "completions": count,
+        "parallelism": count,
         "suspend": queued(spec),
         "backoffLimitPerIndex": _FAILURES_PER_INDEX,
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {"rules": _failure_rules()},
         "template": {
             "metadata": {"labels": {**labels}, "annotations": {**_SCRAPED}},
-            "spec": _pod(job, spec, image=spec.workers.image or image),
+            "spec": _pod(job, spec, image=spec.workers.image or image, count=count),
         },
     }
     if (deadline := deadline_seconds(spec)) is not None:
@@ -242,7 +242,7 @@ def _failure_rules() -> list[JsonValue]:
     ]
 
 
-def _pod(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
+def _pod(job: Metadata, spec: RolloutJobSpec, *, image: str, count: int) -> Json:
     workers = spec.workers
     return {
         "serviceAccountName": access_name(job.uid),
@@ -259,14 +259,14 @@ def _pod(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(job, spec, image=image)],
+        "containers": [_container(job, spec, image=image, count=count)],
         "volumes": [
             {"name": "tmp", "emptyDir": {"sizeLimit": workers.resources.ephemeral_storage}}
         ],
     }
 
 
-def _container(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
+def _container(job: Metadata, spec: RolloutJobSpec, *, image: str, count: int) -> Json:
     workers = spec.workers
     return {
         "name": CONTAINER,
@@ -278,7 +278,7 @@ def _container(job: Metadata, spec: RolloutJobSpec, *, image: str) -> Json:
             # Variables, because images of earlier versions, which serve no metrics, ignore them.
             {"name": "SWE_ROLLOUT_WORKER_METRICS", "value": f":{METRICS_PORT}"},
             {"name": "SWE_ROLLOUT_WORKER_LIVES", "value": _LIVES_FILE},
-            {"name": "SWE_ROLLOUT_WORKER_COUNT", "value": str(spec.worker_count)},
+            {"name": "SWE_ROLLOUT_WORKER_COUNT", "value": str(count)},
             _sandbox_key(),
         ],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],

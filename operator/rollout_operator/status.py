@@ -16,7 +16,7 @@ from rollout_operator import resources
 from rollout_operator.actions import EventType, RecordEvent
 from rollout_operator.counts import Counts
 from rollout_operator.diagnose import fatal_message, one_line, unmet_worker_condition
-from rollout_operator.observed import Observed, ObservedJob
+from rollout_operator.observed import Observed, ObservedJob, WorkerJob
 from rollout_operator.sightings import Stage
 from swe_rollout.cluster.objects import KubernetesCondition
 from swe_rollout.spec.bounds import BUDGET_FLOOR
@@ -192,21 +192,22 @@ def _end(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Iterator[F
         (failed := workers.condition("FailureTarget")) is not None and fatal_message(observed)
     ):
         yield _failure(spec, observed, failed)
-    elif workers.condition("Complete") is not None and _progress_is_final(spec, observed):
-        yield _success(spec, observed, counts)
+    elif workers.condition("Complete") is not None and _progress_is_final(workers, observed):
+        yield _success(spec, workers, observed, counts)
 
 
-def _progress_is_final(spec: RolloutJobSpec, observed: Observed) -> bool:
+def _progress_is_final(workers: WorkerJob, observed: Observed) -> bool:
     """Whether every worker's final progress is known; it may arrive just after the end."""
-    progress = [observed.progress.get(index) for index in range(spec.worker_count)]
-    uid = observed.workers.metadata.uid if observed.workers is not None else ""
-    is_late = observed.age_s(uid, Stage.OVER) > FINAL_PROGRESS_S
+    progress = [observed.progress.get(index) for index in range(workers.spec.completions)]
+    is_late = observed.age_s(workers.metadata.uid, Stage.OVER) > FINAL_PROGRESS_S
     return is_late or all(each is not None and each.finished for each in progress)
 
 
-def _success(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Finding:
+def _success(
+    spec: RolloutJobSpec, workers: WorkerJob, observed: Observed, counts: Counts
+) -> Finding:
     """Trust the workers' progress, not their exit codes: any image can exit with 0."""
-    done = counts.episodes
+    done, number = counts.episodes, workers.spec.completions
     # An earlier operator may have counted a shard whose pod is gone.
     silent = [
         pod.index
@@ -215,7 +216,7 @@ def _success(spec: RolloutJobSpec, observed: Observed, counts: Counts) -> Findin
     ]
     if silent or not (observed.progress or done.committed):
         text = (
-            f"{len(silent) or spec.worker_count} of {spec.worker_count} workers exited with 0 "
+            f"{len(silent) or number} of {number} workers exited with 0 "
             f"before they reported their share as committed ({done.committed} of {done.total} "
             "episodes are): spec.workers.image must be an image of swe-rollout. What is committed "
             "stays; delete this job and create it again to continue"

@@ -191,13 +191,8 @@ class RolloutJobSpec(Model):
 
     @property
     def worker_count(self) -> int:
-        """Return the number of worker pods."""
+        """Return the number of worker pods of a job that begins."""
         return self.workers.count or -(-self.parallelism // EPISODES_OF_A_WORKER)
-
-    def with_worker_count(self, count: int) -> Self:
-        """Return a copy that keeps to this number however `parallelism` changes."""
-        workers = self.workers.model_copy(update={"count": count})
-        return self.model_copy(update={"workers": workers})
 
     def extension_names(self) -> Iterator[tuple[str, str]]:
         """Yield each field that names an extension, with that name."""

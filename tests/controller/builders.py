@@ -99,7 +99,7 @@ def worker_job(
         metadata["deletionTimestamp"] = stamp(NOW)
     spec: dict[str, object] = {
         "suspend": suspended,
-        "completions": of.spec.workers.count,
+        "completions": of.spec.worker_count,
         "activeDeadlineSeconds": deadline_seconds,
     }
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, WorkerJob)

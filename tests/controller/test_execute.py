@@ -40,7 +40,9 @@ class OldCluster:
 def creation() -> actions.CreateWorkers:
     mine = job()
     assert mine.spec is not None
-    return actions.CreateWorkers(resources.worker_job(mine.metadata, mine.spec, image=IMAGE))
+    return actions.CreateWorkers(
+        resources.worker_job(mine.metadata, mine.spec, image=IMAGE, count=2)
+    )
 
 
 async def test_a_cluster_before_1_34_gets_workers_that_their_job_replaces(

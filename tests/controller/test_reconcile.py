@@ -271,3 +271,18 @@ def test_a_changing_job_is_reconciled_often_and_a_steady_one_rarely() -> None:
     assert plan(job(), observed(pod(0), workers=worker_job(job()))).next_round_s == 2
     assert plan(STOPPED, draining).next_round_s == 2
     assert plan(STOPPED, observed(sandboxes_left=False)).next_round_s == 30
+
+
+def test_new_workers_have_the_shards_of_those_before_them() -> None:
+    grown = job({"parallelism": 1000, "workers": {}})
+
+    def completions(of: ObservedJob) -> object:
+        (made,) = [
+            each for each in plan(of, Observed()).actions if isinstance(each, actions.CreateWorkers)
+        ]
+        spec = made.manifest["spec"]
+        assert isinstance(spec, dict)
+        return spec["completions"]
+
+    assert completions(grown) == 4
+    assert completions(with_status(grown, workers=2)) == 2

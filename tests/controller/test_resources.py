@@ -48,7 +48,8 @@ def inside(value: JsonValue, *path: str | int) -> JsonValue:
 def manifest(spec: dict[str, object] | None = None) -> Json:
     seen = job(spec)
     assert seen.spec is not None
-    return resources.worker_job(seen.metadata, seen.spec, image=IMAGE)
+    count = seen.spec.worker_count
+    return resources.worker_job(seen.metadata, seen.spec, image=IMAGE, count=count)
 
 
 def test_a_namespaces_key_reaches_workers_if_it_is_there() -> None:
@@ -153,18 +154,15 @@ def test_the_worker_job_and_its_pods_say_whose_they_are() -> None:
         assert inside(labels, status.ROLE_LABEL) == "worker"
 
 
-def test_workers_are_as_many_as_the_parallelism_needed_when_the_job_began() -> None:
-    def count(spec: dict[str, object], status: dict[str, object] | None = None) -> object:
-        seen = job({"workers": {}, **spec}, status=status)
-        assert seen.spec is not None
-        made = resources.worker_job(seen.metadata, seen.spec, image=IMAGE)
+def test_workers_are_as_many_as_the_parallelism_needs() -> None:
+    def count(spec: dict[str, object]) -> object:
+        made = manifest({"workers": {}, **spec})
         env = inside(made, "spec", "template", "spec", "containers", 0, "env", 3)
         completions = inside(made, "spec", "completions")
         assert env == {"name": "SWE_ROLLOUT_WORKER_COUNT", "value": str(completions)}
         return completions
 
     assert [count({"parallelism": n}) for n in (1, 250, 251, 10_000)] == [1, 1, 2, 40]
-    assert count({"parallelism": 10_000}, {"workers": 2}) == 2
     assert count({"parallelism": 10_000, "workers": {"count": 3}}) == 3
 
 

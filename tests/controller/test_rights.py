@@ -67,7 +67,7 @@ def every_action() -> list[actions.Action]:
     """Build one action of each kind."""
     mine = job()
     assert mine.spec is not None
-    manifest = resources.worker_job(mine.metadata, mine.spec, image="worker")
+    manifest = resources.worker_job(mine.metadata, mine.spec, image="worker", count=2)
     made: list[actions.Action] = [
         actions.ApplyPrerequisites(),
         actions.CreateWorkers(manifest),

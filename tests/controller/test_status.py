@@ -76,7 +76,7 @@ def test_the_number_of_workers_is_that_of_the_worker_job() -> None:
     said = status(grown, reports(progress_of(4), workers=began_with_one))
 
     assert said.workers == 1
-    assert status(replace(grown, status=said), reports(None)).workers == 1
+    assert status(replace(grown, status=said), Observed()).workers == 1
 
 
 def test_counts_stay_as_a_whole_while_the_progress_of_a_worker_is_unknown() -> None:
