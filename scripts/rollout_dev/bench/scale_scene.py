@@ -180,7 +180,7 @@ def _delete_nodes() -> None:
 
 @dataclass(slots=True)
 class PodTimes:
-    """When pods of a namespace were first seen and gone, in seconds of the monotonic clock."""
+    """When pods of a namespace were first seen, ran and ended, in seconds of the monotonic clock."""
 
     created: dict[str, float] = field(default_factory=dict)
     running: dict[str, float] = field(default_factory=dict)
@@ -222,9 +222,10 @@ class PodTimes:
                 if inner(pod, "metadata", "labels", "swe-rollout.dev/role") not in SANDBOXES:
                     continue
                 self.created.setdefault(uid, now)
-                if inner(pod, "status", "phase") == "Running":
+                phase = inner(pod, "status", "phase")
+                if phase == "Running":
                     self.running.setdefault(uid, now)
-                if inner(event, "type") == "DELETED":
+                if phase in {"Succeeded", "Failed"} or inner(event, "type") == "DELETED":
                     self.gone.setdefault(uid, now)
 
 
