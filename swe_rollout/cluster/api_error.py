@@ -23,6 +23,7 @@ _FIXES: dict[int, str] = {
     HTTPStatus.UNAUTHORIZED: "renew the credentials; `kubectl auth whoami` shows who you are",
     HTTPStatus.FORBIDDEN: "grant it by a Role; `swe-rollout doctor` lists the required permissions",
     HTTPStatus.NOT_FOUND: "check the namespace and the context",
+    HTTPStatus.TOO_MANY_REQUESTS: "lower spec.parallelism; docs/how-to/size-a-cluster.md",
 }
 _DENIED: Final = re.compile(
     r'User "(?P<user>[^"]+)" cannot (?P<verb>[a-z]+) resource "(?P<resource>[a-z/.-]+)" '
@@ -161,10 +162,17 @@ class ApiError(ClusterError):
         return self.code == HTTPStatus.FORBIDDEN
 
 
+class BusyServerError(ApiError):
+    """The API server has too many requests, and carried this one out not even in part."""
+
+    scarce = True
+
+
 def api_error(doing: str, code: int, body: bytes, *, retry_after_s: float = 0.0) -> ApiError:
     """Build the error of a failed response, whose body may be a Status or a proxy's page."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except UNDECODABLE:
         status = Status(message=body[:500].decode(errors="replace"))
-    return ApiError(doing, msgspec.structs.replace(status, code=code), retry_after_s=retry_after_s)
+    kind = BusyServerError if code == HTTPStatus.TOO_MANY_REQUESTS else ApiError
+    return kind(doing, msgspec.structs.replace(status, code=code), retry_after_s=retry_after_s)

@@ -93,12 +93,15 @@ class Transport:
         """Return the response's body; raises ApiError, or UnreachableError without a response."""
         sent = await self.access.credentials.headers()
         call = partial(self._request, method, path, doing, body, content_type)
-        try:
-            return await self._with_retries(self._retry_timeout_s, call)
-        except ApiError as error:
-            if not error.unauthorized or not await self.access.credentials.renewed(sent):
-                raise
-        return await call()
+        # A request that is to be repeated keeps its place meanwhile: a server that is too busy gets
+        # fewer of them, and the time for those that wait here does not pass.
+        async with self._requests:
+            try:
+                return await self._with_retries(self._retry_timeout_s, call)
+            except ApiError as error:
+                if not error.unauthorized or not await self.access.credentials.renewed(sent):
+                    raise
+            return await call()
 
     @asynccontextmanager
     async def lines(self, path: str, *, doing: str) -> AsyncIterator[aiohttp.StreamReader]:
@@ -171,12 +174,9 @@ class Transport:
         options = await self._connection_options()
         options["headers"] = {**options["headers"], "Accept": JSON, "Content-Type": content_type}
         try:
-            async with (
-                self._requests,
-                self._open().request(
-                    method, self._url(path), data=body or None, timeout=timeout, **options
-                ) as response,
-            ):
+            async with self._open().request(
+                method, self._url(path), data=body or None, timeout=timeout, **options
+            ) as response:
                 data = await response.read()
                 self._date = response.headers.get("Date", "")
         except _NETWORK_ERRORS:

@@ -21,10 +21,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from kubernetes.client import Configuration
 
 from swe_rollout.cluster import transport
-from swe_rollout.cluster.api_error import ApiError
+from swe_rollout.cluster.api_error import ApiError, BusyServerError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS
 from swe_rollout.errors import ClusterError, UnreachableError
+from swe_rollout.types.episode import Failure
 from unit.conftest import Connect, access
 
 VERSION = {"gitVersion": "v1.36.3"}
@@ -95,6 +96,33 @@ async def test_what_may_succeed_a_little_later_is_asked_again(
     assert len(server.requests) == len(before) + 1
     if before == ("in a second",):
         assert server.times[1] - server.times[0] >= 1.0
+
+
+async def test_a_server_that_is_too_busy_gets_no_other_requests_meanwhile(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "REQUESTS_AT_ONCE", 2)
+    asked = list[str]()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        if asked.count(request.path) == 1:
+            return web.Response(status=429)
+        return web.json_response({"metadata": {"name": "p"}})
+
+    client = await connect(respond)
+    await asyncio.gather(*(client.get(PODS, "default", str(number)) for number in range(4)))
+
+    first_done = next(at for at, path in enumerate(asked) if path in asked[:at])
+    assert len(set(asked[:first_done])) == 2
+    assert len(asked) == 8
+
+
+async def test_a_server_that_stays_too_busy_costs_no_attempt(connect: Connect) -> None:
+    client = await connect(Replies((429, "TooManyRequests", "")).respond, retry_timeout_s=0.2)
+    with pytest.raises(BusyServerError) as caught:
+        await client.get(PODS, "default", "p")
+    assert Failure.of(caught.value).scarce
 
 
 async def test_a_refusal_is_raised_at_once_with_reason_and_fix(connect: Connect) -> None:
