@@ -163,7 +163,7 @@ class ApiError(ClusterError):
 
 
 class BusyServerError(ApiError):
-    """The API server has too many requests, and carried this one out not even in part."""
+    """The API server has too many requests, and has begun nothing of this one."""
 
     scarce = True
 

@@ -96,6 +96,7 @@ class Played:
     def row(self) -> Row:
         """The figures of the job."""
         n, peak = self.size.episodes, self.usage.peak_mib
+        planned = [each for each in self.records if each.episode.sample < self.size.samples]
         starts = sorted(record.timing.start_s for record in self.records)
         turns = sum(len(record.turns) for record in self.records)
         ideal = turns * self.turn_s / self.size.pods
@@ -122,7 +123,8 @@ class Played:
             "operator_mib": peak["operator"],
             "kube_apiserver_mib": peak["kube-apiserver"],
             "masked": sum(record.failure is not None for record in self.records),
-            "lost": n - len({record.episode for record in self.records}),
+            "replaced": len(self.records) - len(planned),
+            "lost": n - len(planned),
         }
         return Row(f"{self.size.pods} pods", {k: round(v, 3) for k, v in figures.items()})
 
@@ -172,6 +174,7 @@ def _measure(sizes: Sequence[Size], turn_s: float, folder: Path, nodes: int) -> 
         bare = asyncio.run(_bare_creations(min(1000, sizes[-1].pods)))
         for size in sizes:
             played.append(play(scene, size, turn_s))
+            # For a look at it long before the end.
             sys.stderr.write(f"{played[-1].row}\n")
     floor = Row("bare create loop", {"creations_each_second": bare})
     last = played[-1].row.figures

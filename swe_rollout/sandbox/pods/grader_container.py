@@ -21,8 +21,9 @@ from swe_rollout.sandbox.pods.reaper import VacatedPod
 from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod, open_session, shared_files
 from swe_rollout.sandbox.script import read_script
 
-TAKE_OVER_S: Final = 20.0
-"""Time limit of the whole take-over; a new pod is about as fast."""
+TAKE_OVER_S: Final = 60.0
+"""Time limit of the whole take-over. It takes a second; a busy API server tells late of the end of
+the agent's container, and a new pod would add to what it has to do."""
 _SHOWN: Final = 300
 
 
