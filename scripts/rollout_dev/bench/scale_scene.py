@@ -180,7 +180,7 @@ def _delete_nodes() -> None:
 
 @dataclass(slots=True)
 class PodTimes:
-    """When pods of a namespace were first seen, ran and ended, in seconds of the monotonic clock."""
+    """When pods of a namespace were seen, ran and ended, in seconds of the monotonic clock."""
 
     created: dict[str, float] = field(default_factory=dict)
     running: dict[str, float] = field(default_factory=dict)

@@ -6,6 +6,7 @@ is not the sum of the largest sizes but the largest sum. Used by `pool.admission
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
@@ -95,7 +96,8 @@ class Sizes:
         if larger := len(self._sorted) - first:
             return self._sums[first] / larger
         size = shared + tokens
-        return size**0.25 * max(size, self.limit or 0) ** 0.75 - shared
+        most = max(size, self.limit or 0)
+        return math.pow(size, 0.25) * math.pow(most, 0.75) - shared
 
 
 class Growth(NamedTuple):
