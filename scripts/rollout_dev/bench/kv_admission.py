@@ -112,6 +112,7 @@ async def _measure(url: str, turns: int) -> Report:
             f"goals: {GOAL:g} times the episodes an hour; under {MOST_AGAIN:.0%} computed again",
             f"{EPISODES} episodes of {turns} turns, all at once; the cache holds {CACHE:,} tokens",
             "28 M parameters with random weights, on one core of a CPU",
+            "its shape counts: with 16 M parameters 1.98 times, with 9 M in 4 layers 1.27 times",
         ),
     )
 
