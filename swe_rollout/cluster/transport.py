@@ -28,9 +28,10 @@ import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay
 from yarl import URL
 
-from swe_rollout.cluster.api_error import TRANSIENT, ApiError, api_error
+from swe_rollout.cluster.api_error import TRANSIENT, ApiError, BusyServerError, api_error
 from swe_rollout.cluster.config import Access
 from swe_rollout.errors import ClusterError, UnreachableError
+from swe_rollout.types.retrying import retried
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,15 +94,12 @@ class Transport:
         """Return the response's body; raises ApiError, or UnreachableError without a response."""
         sent = await self.access.credentials.headers()
         call = partial(self._request, method, path, doing, body, content_type)
-        # A request that is to be repeated keeps its place meanwhile: a server that is too busy gets
-        # fewer of them, and the time for those that wait here does not pass.
-        async with self._requests:
-            try:
-                return await self._with_retries(self._retry_timeout_s, call)
-            except ApiError as error:
-                if not error.unauthorized or not await self.access.credentials.renewed(sent):
-                    raise
-            return await call()
+        try:
+            return await self._with_retries(self._retry_timeout_s, self._in_turn, call)
+        except ApiError as error:
+            if not error.unauthorized or not await self.access.credentials.renewed(sent):
+                raise
+        return await self._in_turn(call)
 
     @asynccontextmanager
     async def lines(self, path: str, *, doing: str) -> AsyncIterator[aiohttp.StreamReader]:
@@ -156,16 +154,20 @@ class Transport:
         self, timeout_s: float, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Repeat the call until it succeeds, fails permanently, or `timeout_s` is over."""
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda e: _is_transient(e) or self._is_premature(e)),
-            stop=stop_after_delay(timeout_s),
-            wait=_backoff_s,
-            reraise=True,
-        )
+        retrying = _retrying(timeout_s, lambda e: _is_transient(e) or self._is_premature(e))
         try:
             return await retrying(call, *args, **kwargs)
         except _NETWORK_ERRORS as error:
             raise self._unreachable(error) from error
+
+    async def _in_turn(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make one of a bounded number of requests.
+
+        One that the server is too busy for keeps its place while it waits, so that the server gets
+        fewer of them. Others give it up: what fails for one namespace must not hold up the rest.
+        """
+        async with self._requests:
+            return await retried(call, lambda: _retrying(self._retry_timeout_s, _is_busy))
 
     async def _request(
         self, method: str, path: str, doing: str, body: bytes, content_type: str
@@ -298,6 +300,19 @@ def _abort(response: aiohttp.ClientResponse) -> None:
     transport = response.connection.transport if response.connection is not None else None
     if transport is not None:
         transport.abort()
+
+
+def _retrying(timeout_s: float, repeats: Callable[[BaseException], bool]) -> AsyncRetrying:
+    return AsyncRetrying(
+        retry=retry_if_exception(repeats),
+        stop=stop_after_delay(timeout_s),
+        wait=_backoff_s,
+        reraise=True,
+    )
+
+
+def _is_busy(error: BaseException) -> bool:
+    return isinstance(error, BusyServerError)
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -161,7 +161,8 @@ def _open(folder: Path, form: FileFormat | FolderFormat, progress: Progress) -> 
     part = folder / OUTPUT
     name, lines = "", form if isinstance(form, FileFormat) else None
     if isinstance(form, FolderFormat):
-        if not form.resumes:
+        if progress.is_new or not form.resumes:
+            # Files of an export that was killed would be among those of this one.
             shutil.rmtree(part, ignore_errors=True)
         part.mkdir(exist_ok=True)
         if form.index is not None:

@@ -41,7 +41,7 @@ KIND: Final = "RolloutJob"
 CRD_NAME: Final = "rolloutjobs.swe-rollout.dev"
 """The name of the custom resource definition."""
 EPISODES_OF_A_WORKER: Final = 250
-"""The concurrent episodes that a worker with a quarter of a core plays."""
+"""The concurrent episodes for each worker (docs/how-to/size-a-cluster.md)."""
 _COMPARABLE: Final = frozenset({"policy", "sampling", "limits", "agent", "grading", "extensions"})
 """The fields of a spec that trajectories depend on, wherever they start."""
 _SERVED: Final = {"url", "api_key_env", "timeout_seconds", "concurrency", "retries"}

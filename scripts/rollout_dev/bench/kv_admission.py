@@ -10,8 +10,8 @@ where all call whenever they like. What the server had computed before and compu
 from the `cached_tokens` of its answers.
 
 The model has random weights and such a shape that a context takes about as long to compute as a
-turn to sample. On a GPU, a 7B model computes a context of 18,000 tokens in two or three times the
-time of a turn of a few dozen.
+turn to sample. By a rough estimate, a 7B model on a GPU computes a context of 18,000 tokens in two
+or three times the time of a turn; no GPU was measured.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _measure(sizes: Sequence[Size], turn_s: float, folder: Path, nodes: int) -> 
         bare = asyncio.run(_bare_creations(min(1000, sizes[-1].pods)))
         for size in sizes:
             played.append(play(scene, size, turn_s))
-            # For a look at it long before the end.
+            # A whole run takes an hour: show each row as soon as it is known.
             sys.stderr.write(f"{played[-1].row}\n")
     floor = Row("bare create loop", {"creations_each_second": bare})
     last = played[-1].row.figures

@@ -118,6 +118,24 @@ async def test_a_server_that_is_too_busy_gets_no_other_requests_meanwhile(
     assert len(asked) == 8
 
 
+async def test_a_request_that_fails_otherwise_holds_up_no_other(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "REQUESTS_AT_ONCE", 1)
+    other_done = asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/other"):
+            other_done.set()
+        elif not other_done.is_set():
+            return status(500, "InternalError", "a webhook failed")
+        return web.json_response({"metadata": {"name": "p"}})
+
+    client = await connect(respond)
+    names = ("fails", "other")
+    await asyncio.gather(*(client.get(PODS, "default", name) for name in names))
+
+
 async def test_a_server_that_stays_too_busy_costs_no_attempt(connect: Connect) -> None:
     client = await connect(Replies((429, "TooManyRequests", "")).respond, retry_timeout_s=0.2)
     with pytest.raises(BusyServerError) as caught:

@@ -79,6 +79,13 @@ async def test_a_folder_that_breaks_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+async def test_files_of_a_killed_export_are_not_among_those_of_the_next(tmp_path: Path) -> None:
+    (tmp_path / "x.part" / "output" / "stale").mkdir(parents=True)
+    await export(stream(trajectory("a")), tmp_path / "x", FOLDER)
+    assert names(tmp_path) == ["x"]
+    assert names(tmp_path / "x") == ["a", "index"]
+
+
 async def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "mine").write_text("mine")
