@@ -65,6 +65,8 @@ class Size:
     pods: int
     rounds: float = 2.0
     """Episodes for each pod that runs at once."""
+    workers: int | None = None
+    """None: as many as the operator chooses."""
 
     @property
     def tasks(self) -> int:
@@ -172,11 +174,12 @@ def _measure(sizes: Sequence[Size], turn_s: float, folder: Path, nodes: int) -> 
     played = []
     with fleet(checkout, nodes=nodes, tasks=tasks, turn_s=turn_s, folder=folder) as scene:
         bare = asyncio.run(_bare_creations(min(1000, sizes[-1].pods)))
+        floor = Row("bare create loop", {"creations_each_second": bare})
+        # A whole run takes an hour: show each row as soon as it is known.
+        sys.stderr.write(f"{floor}\n")
         for size in sizes:
             played.append(play(scene, size, turn_s))
-            # A whole run takes an hour: show each row as soon as it is known.
             sys.stderr.write(f"{played[-1].row}\n")
-    floor = Row("bare create loop", {"creations_each_second": bare})
     last = played[-1].row.figures
     return Report(
         "scale",
@@ -238,6 +241,7 @@ def _spec(size: Size, engine: str) -> dict[str, object]:
         "sandbox": {"pod": {"resources": {"cpu": "100m", "memory": "1Gi"}, "template": template}},
         "store": {"uri": STORE},
         "workers": {
+            "count": size.workers,
             "secrets": [_SECRET],
             "resources": {"cpu": "20m", "memory": "640Mi"},
         },

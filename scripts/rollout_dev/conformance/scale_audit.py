@@ -2,17 +2,18 @@
 
     scripts/build-images worker --load
     swe-rollout install | kubectl apply --server-side -f -
-    scripts/conformance scale_audit [--pods 5000] [--kills 200]
+    scripts/conformance scale_audit [--episodes 10000] [--kills 200]
 
 The pods are those of `scripts/bench scale`. A random process is killed by SIGKILL, every fifth time
 the operator's. What is read from the store afterwards: a record for each episode of the plan and no
-other, none masked, no other object among them, and no journal left. A key holds one
-record, whose creation is conditional: who comes second finds it there.
+other, none masked, no other object among them, and no journal left. A key holds one record, whose
+creation is conditional: who comes second finds it there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -34,6 +35,8 @@ from swe_rollout.store.plan import Plan
 from swe_rollout.store.store import Store
 
 _OPERATOR_SHARE: Final = 0.2
+_KILLS_OF_A_WORKER: Final = 4
+"""The kubelet doubles its pause before each restart of a container, up to five minutes."""
 
 
 @dataclass(slots=True)
@@ -73,15 +76,19 @@ class Killer:
 def main(arguments: Sequence[str]) -> int:
     """Run the job, kill, audit and print; exit with 0 if nothing is missing or left over."""
     made = parser("scripts/conformance scale_audit", __doc__, quick="100 pods and 10 kills")
-    made.add_argument("--pods", type=int, default=5000, help="at once, of twice as many episodes")
+    made.add_argument("--pods", type=int, default=1000, help="at once")
+    made.add_argument("--episodes", type=int, default=10_000)
     made.add_argument("--kills", type=int, default=200)
     made.add_argument("--every", type=float, default=5.0, help="seconds between kills, mean")
-    made.add_argument("--turn-s", type=float, default=60.0, help="mean time of a turn")
+    made.add_argument("--turn-s", type=float, default=5.0, help="mean time of a turn")
     made.add_argument("--seed", type=int, default=0)
     given = made.parse_args(arguments)
     silence_logs()
-    size = Size(100 if given.quick else given.pods)
-    kills, turn_s = (10, 10.0) if given.quick else (given.kills, given.turn_s)
+    pods, episodes, kills = given.pods, given.episodes, given.kills
+    if given.quick:
+        pods, episodes, kills = 100, 200, 10
+    workers = math.ceil(kills * (1 - _OPERATOR_SHARE) / _KILLS_OF_A_WORKER)
+    size = Size(pods, episodes / pods, workers)
     killer = Killer(kills, given.every, random.Random(given.seed))  # noqa: S311
     try:
         with (
@@ -90,11 +97,11 @@ def main(arguments: Sequence[str]) -> int:
                 Checkout.here(),
                 nodes=50 if given.quick else NODES,
                 tasks=size.tasks,
-                turn_s=turn_s,
+                turn_s=given.turn_s,
                 folder=Path(name),
             ) as scene,
         ):
-            played = play(scene, size, turn_s, killer.working())
+            played = play(scene, size, given.turn_s, killer.working())
     except ScriptError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
