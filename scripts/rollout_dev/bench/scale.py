@@ -70,7 +70,7 @@ class Size:
 
     @property
     def tasks(self) -> int:
-        return max(20, self.pods // 50)
+        return max(20, self.pods // 50, 5 * (self.workers or 0))
 
     @property
     def samples(self) -> int:

@@ -128,7 +128,7 @@ async def _measure(kubeconfig: str | None, count: int) -> Report:
                         (end,) = await asyncio.gather(trial(subject, times), return_exceptions=True)
                         if end != wanted:
                             failed[subject.name] = f"it ended with {end!r}, not with {wanted!r}"
-    notes = (f"medians of {count} rounds", note)
+    notes = (f"medians of {count} rounds", *filter(None, (note,)))
     return _report([subject.name for subject in subjects], times, failed, notes)
 
 
