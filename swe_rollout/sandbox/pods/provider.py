@@ -46,6 +46,8 @@ log = structlog.get_logger()
 SCARCE_RETRY_S = 10.0
 """How long a start is retried after waiting pods made room for it."""
 SCARCE_POLL_S = 0.5
+_SELECTED = 64
+"""Of so many episodes, pods are selected by their episode; of more, among all of the job."""
 
 
 def _log_start_warning(error: SandboxError) -> None:
@@ -152,11 +154,18 @@ class PodProvider:
         Their waiting pods are deleted too if they have ended.
         """
         runtime = await self._open()
-        selector = f"{pod_spec.JOB_LABEL}={pod_spec.label_value(self._job)}"
         digests = {episode.digest for episode in episodes}
-        listed = await runtime.client.list(PODS, runtime.namespace, labels=selector)
-        orphans = [pod for pod in listed.items if self._is_orphan(pod, digests)]
-        await asyncio.gather(*(runtime.reaper.delete(pod) for pod in orphans))
+        of_job = f"{pod_spec.JOB_LABEL}={pod_spec.label_value(self._job)}"
+        selectors = [of_job]
+        if len(digests) <= _SELECTED:
+            # Each episode that is resumed asks for its own pods, and a job may have thousands.
+            of_episodes = f"{pod_spec.EPISODE_LABEL} in ({','.join(sorted(digests))})"
+            selectors = [f"{of_job},{of_episodes}"] if digests else []
+            selectors += [f"{of_job},{WARM_LABEL}"] if self._spec.warm.cap else []
+        for selector in selectors:
+            listed = await runtime.client.list(PODS, runtime.namespace, labels=selector)
+            orphans = [pod for pod in listed.items if self._is_orphan(pod, digests)]
+            await asyncio.gather(*(runtime.reaper.delete(pod) for pod in orphans))
 
     async def aclose(self) -> None:
         """End open sandboxes, delete every pod of this run, close the connections."""

@@ -152,15 +152,18 @@ class PodReaper:
                 ended.append(closed)
             elif pod.status.phase == "Failed" or closed.is_late:
                 stuck.append(closed)
+        # These may still take up room, and must not wait for a batch that takes long.
+        await asyncio.gather(*map(self._delete_closed, stuck))
         if self._is_batch_due(ended):
             # The batch spares failed pods: their status may still have to explain a failure.
             if await self._delete_all(fields=f"status.phase={_ENDED}"):
                 self._drop(ended)
             else:
-                stuck += ended
-        for closed in stuck:
-            if await self.delete(closed.pod):
-                self._drop([closed])
+                await asyncio.gather(*map(self._delete_closed, ended))
+
+    async def _delete_closed(self, closed: _ClosedPod) -> None:
+        if await self.delete(closed.pod):
+            self._drop([closed])
 
     def _is_batch_due(self, ended: Sequence[_ClosedPod]) -> bool:
         """Whether the pods, sorted by the time they were closed, should be deleted now."""

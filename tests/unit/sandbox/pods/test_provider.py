@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from kube_api import refusal
+from kube_api import KubeApi, pod, refusal
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.errors import PrerequisiteError
+from swe_rollout.sandbox.pods.pod_spec import EPISODE_LABEL, JOB_LABEL, RUN_LABEL
 from swe_rollout.sandbox.pods.provider import PodProvider
+from swe_rollout.sandbox.pods.warm_spec import WARM_LABEL
 from swe_rollout.spec.pod_template import PodTemplate
-from swe_rollout.spec.sandbox import PodSandbox
+from swe_rollout.spec.sandbox import PodSandbox, WarmPods
 from swe_rollout.types.episode import EpisodeId
 from unit.conftest import Connect
 from unit.sandbox.pods.conftest import REQUEST, PodServer
@@ -47,3 +50,50 @@ async def test_a_template_is_tried_once_whatever_starts_at_the_same_time(
     assert all("no further than here" in str(error) for error in ended), ended
     assert not any(isinstance(error, PrerequisiteError) for error in ended)
     assert tried == ["/api/v1/namespaces/default/pods"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "warm", "deleted"),
+    [
+        (1, 0, ["left-0"]),
+        (2, 1, ["left-0", "left-1", "warm"]),
+        (0, 0, []),
+        (100, 0, [*(f"left-{n}" for n in range(100)), "warm"]),
+    ],
+)
+async def test_the_orphans_of_few_episodes_are_selected_by_the_server(
+    ours: int,
+    warm: int,
+    deleted: list[str],
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    episodes = [EpisodeId("job", "one", n) for n in range(100)]
+    of_job = {JOB_LABEL: "job", RUN_LABEL: "r0"}
+    left = [
+        pod(f"left-{n}", "Running", labels=of_job | {EPISODE_LABEL: episode.digest})
+        for n, episode in enumerate(episodes)
+    ]
+    warm_pod = pod("warm", "Failed", labels=of_job | {WARM_LABEL: "waiting"})
+    warm_pod["status"]["reason"] = "DeadlineExceeded"
+    server, seen = KubeApi(pods=[*left, warm_pod]), list[str]()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = await server.respond(request)
+        is_list = request.method == "GET" and "watch" not in request.query
+        if is_list and JOB_LABEL in request.query.get("labelSelector", ""):
+            assert isinstance(response, web.Response)
+            found = json.loads(response.text or "")["items"]
+            seen.extend(each["metadata"]["name"] for each in found)
+        return response
+
+    async def connected(context: str | None) -> Any:
+        del context
+        return await connect(respond)
+
+    monkeypatch.setattr(ClusterClient, "connect", connected)
+    pods = PodProvider(PodSandbox(namespace="default", warm=WarmPods(cap=warm)), job="job")
+    await pods.delete_orphans(episodes[:ours])
+    assert sorted(server.deleted) == sorted(deleted)
+    assert len(seen) == len(deleted)
+    await pods.aclose()

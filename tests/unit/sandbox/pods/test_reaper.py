@@ -141,6 +141,21 @@ async def test_where_batches_are_not_allowed_each_is_deleted_alone(reaper: Any) 
     assert sorted(server.deleted) == names
 
 
+async def test_a_batch_that_fails_keeps_no_other_pod(
+    reaper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_reaper, "END_S", 0.0)
+    server = server_of(**many("Succeeded", pod_reaper.BATCH_PODS), **many("Running", 2))
+
+    async def refused(request: web.Request) -> web.Response | None:
+        is_batch = request.method == "DELETE" and request.path.endswith("/pods")
+        return refusal(409, "Conflict") if is_batch else None
+
+    server.hook = refused
+    await reaper(server)
+    await until(lambda: sorted(server.deleted) == ["running-0", "running-1"])
+
+
 async def test_the_end_deletes_everything_by_one_request(reaper: Any) -> None:
     server = server_of(one="Running", two="Succeeded")
     ours = await reaper(server)
