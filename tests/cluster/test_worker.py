@@ -181,7 +181,7 @@ def test_parallelism_is_followed_up_and_down_while_running(
     spec: Json = {"dataset": slow(site, row, 4), "samples": 24, "parallelism": 1, **UNRESOLVED}
     with workers(site, tmp_path, spec, name="scaled") as job:
         job.start(0)
-        job.until_progress(lambda progress: progress["episodes"]["running"] == 1, within_s=30)
+        until(lambda: len(site.sandboxes("scaled")) == 1, within_s=30, details=job.words)
 
         site.kubectl("scale", RJ, "scaled", "--replicas=6")
         up_s = until(lambda: len(site.sandboxes("scaled")) == 6, within_s=10, details=job.words)
@@ -391,7 +391,7 @@ def test_a_template_adds_to_the_pods_and_they_belong_to_the_job(
         assert {"rl", "node.kubernetes.io/not-ready"} <= {
             toleration.get("key") for toleration in pod["spec"]["tolerations"]
         }
-        (container,) = pod["spec"]["containers"]
+        container, _grader = pod["spec"]["containers"]
         limits = container["resources"]["limits"]
         assert limits == {"cpu": "1", "memory": "256Mi", "ephemeral-storage": "64Mi"}
         assert pod["spec"]["automountServiceAccountToken"] is False
