@@ -36,7 +36,7 @@ from swe_rollout.store.store import Store
 
 _OPERATOR_SHARE: Final = 0.2
 _KILLS_OF_A_WORKER: Final = 4
-"""On average: a worker that is killed more often than it gets further is given up."""
+"""On average. A worker that is killed five times without getting further is given up."""
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ SCARCE_RETRY_S = 10.0
 """How long a start is retried after waiting pods made room for it."""
 SCARCE_POLL_S = 0.5
 _SELECTED = 64
-"""Of so many episodes, pods are selected by their episode; of more, among all of the job."""
+"""Up to so many episodes, the API server selects their pods; for more, all of the job are read."""
 
 
 def _log_start_warning(error: SandboxError) -> None:
@@ -159,9 +159,10 @@ class PodProvider:
         selectors = [of_job]
         if len(digests) <= _SELECTED:
             # Each episode that is resumed asks for its own pods, and a job may have thousands.
-            of_episodes = f"{pod_spec.EPISODE_LABEL} in ({','.join(sorted(digests))})"
-            selectors = [f"{of_job},{of_episodes}"] if digests else []
-            selectors += [f"{of_job},{WARM_LABEL}"] if self._spec.warm.cap else []
+            selectors = [f"{of_job},{WARM_LABEL}"]
+            if digests:
+                few = ",".join(sorted(digests))
+                selectors.append(f"{of_job},{pod_spec.EPISODE_LABEL} in ({few})")
         for selector in selectors:
             listed = await runtime.client.list(PODS, runtime.namespace, labels=selector)
             orphans = [pod for pod in listed.items if self._is_orphan(pod, digests)]
