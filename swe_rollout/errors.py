@@ -26,8 +26,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, TypeVar
 
+import structlog
+
 from swe_rollout.text.redaction import redact
 from swe_rollout.text.user_code import UserCode, defined_at, said, user_code, was_cancelled
+
+log = structlog.get_logger()
 
 _PROBLEMS_SHOWN = 20
 _Result = TypeVar("_Result")
@@ -307,14 +311,11 @@ def failure_of(
 async def gather_all(work: Iterable[Coroutine[None, None, _Result]]) -> tuple[_Result, ...]:
     """Run coroutines concurrently and return their results in order.
 
-    The first SweRolloutError cancels the others and is raised unwrapped. So is a FileNotFoundError,
-    which is how a store reports a missing object.
+    The first error cancels the others and is raised unwrapped.
     """
-    try:
+    with unwrapped():
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each) for each in work]
-    except* (SweRolloutError, FileNotFoundError) as errors:
-        raise first_error(errors) from None
     return tuple(task.result() for task in tasks)
 
 
@@ -323,6 +324,22 @@ async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise the first error of a task group that failed in the block, alone.
+
+    What else broke while the other tasks were being cancelled doesn't hide it: it is logged.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as errors:
+        first = first_error(errors)
+        _, others = errors.split(lambda error: error is first or isinstance(error, SweRolloutError))
+        if others is not None:
+            log.error("failed_while_stopping", exc_info=others)
+        raise first from first.__cause__
 
 
 def first_error(group: BaseExceptionGroup[_Error]) -> _Error:

@@ -14,7 +14,7 @@ from swe_rollout.agent.program import run_agent
 from swe_rollout.agent.prompts import MessageRole, Prompts, messages_of
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.context import Attempt
-from swe_rollout.errors import EpisodeError, InternalError, UsageError, boundary
+from swe_rollout.errors import EpisodeError, InternalError, UsageError, boundary, gather_all
 from swe_rollout.events import Events, Phase
 from swe_rollout.launcher.logged_progress import log_progress
 from swe_rollout.launcher.sync import run_sync
@@ -115,9 +115,7 @@ async def _play(
                 agent = replace(context.agent, prompts=_filled(prompts, context))
                 found[index] = await _episode(attempt, replace(context, agent=agent))
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(concurrency, len(tasks))):
-                group.create_task(work(left))
+        await gather_all(work(left) for _ in range(min(concurrency, len(tasks))))
     return [found[index] for index in range(len(tasks))]
 
 

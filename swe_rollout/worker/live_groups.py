@@ -18,7 +18,7 @@ import structlog
 
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import TokenEngine
-from swe_rollout.errors import SweRolloutError, UsageError, cancel_all, first_error
+from swe_rollout.errors import UsageError, cancel_all, unwrapped
 from swe_rollout.events import Committed, Event, Planned, Subscriber
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.claims import Claimant
@@ -154,10 +154,8 @@ class LiveGroups(GroupSource):
         return None if claim is None else await self._handout.offer(group, claim)
 
     async def _play_in_time(self) -> None:
-        try:
+        with unwrapped():
             await in_time(self._play(), self._job.spec.active_deadline_seconds)
-        except* SweRolloutError as errors:
-            raise first_error(errors) from None
 
     async def _play(self) -> None:
         for episode in await self._store.committed(self._job.metadata.name):

@@ -27,7 +27,7 @@ from swe_rollout.errors import (
     StoreError,
     SweRolloutError,
     UnreachableError,
-    first_error,
+    unwrapped,
 )
 from swe_rollout.events import Committed, Phase, PhaseBegan, Service, StoreFailed, Waited, waiting
 from swe_rollout.journal.writer import TakenOverError
@@ -173,15 +173,13 @@ class EpisodeScheduler:
 
         Episodes stopped by it stay queued, and `work` can be called again.
         """
-        try:
+        with unwrapped():
             async with asyncio.TaskGroup() as group:
                 while self._tasks or (self._queue and not self._closed):
                     self._fill(group)
                     self._prewarm()
                     self._changed.clear()
                     await self._changed.wait()
-        except* SweRolloutError as errors:
-            raise first_error(errors) from None
 
     def _fill(self, group: asyncio.TaskGroup) -> None:
         while self._queue and len(self._tasks) < self._size and not self._closed:

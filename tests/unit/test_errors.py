@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from swe_rollout import RolloutJob
 from swe_rollout.errors import (
@@ -16,6 +18,7 @@ from swe_rollout.errors import (
     SweRolloutError,
     UnreachableError,
     UsageError,
+    gather_all,
 )
 from swe_rollout.huggingface import as_prerequisite_error
 
@@ -72,3 +75,25 @@ def test_what_may_pass_while_files_are_read_is_no_lack(
         as_prerequisite_error("no tokenizer", fix="x"),
     ):
         raise error
+
+
+async def test_what_breaks_while_the_others_stop_is_logged_and_does_not_hide_the_first() -> None:
+    async def unreachable() -> None:
+        try:
+            raise OSError(errno.ECONNREFUSED, "refused")
+        except OSError as error:
+            raise UnreachableError("no cluster", why=str(error)) from error
+
+    async def broken_cleanup() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("while stopping")
+
+    with capture_logs() as logs, pytest.raises(UnreachableError) as caught:
+        await gather_all([broken_cleanup(), unreachable()])
+
+    assert isinstance(caught.value.__cause__, OSError)
+    [entry] = logs
+    assert entry["event"] == "failed_while_stopping"
+    assert "while stopping" in repr(entry["exc_info"])
