@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ class Programs:
             environment.enter(package, arguments)
         module = importlib.import_module(f"{package}.{name}")
         main = cast("Callable[[Sequence[str]], int]", module.main)
+        # A program that is terminated removes what it made, as one that is interrupted does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         return main(rest)
 
     def _listing(self) -> Iterable[str]:

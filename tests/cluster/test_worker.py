@@ -27,6 +27,7 @@ from cluster.site import RJ, ROOT, Json, Site, kubectl, small, until
 from cluster.site import job as job_of
 from e2e.command import COMMAND, swe_rollout
 from e2e.records import check
+from rollout_dev.dev_cluster.network import NODE_ADDRESS
 from swe_rollout.sandbox.session.bootstrap import ORPHAN_S
 
 pytestmark = WITH_STORE
@@ -293,7 +294,7 @@ def test_an_engine_that_is_down_is_waited_for_and_costs_no_attempt(
     with RestartableEngine(tmp_path) as engine:
         spec: Json = {
             # The API server rejects loopback addresses: in a pod they would be the pod itself.
-            "policy": {"sglang": {"url": f"http://[::ffff:127.0.0.1]:{engine.port}", "retries": 0}},
+            "policy": {"sglang": {"url": f"http://{NODE_ADDRESS}:{engine.port}", "retries": 0}},
             # Enough that some are left when the engine is stopped after the first.
             "samples": 12,
             "parallelism": 2,
@@ -330,7 +331,7 @@ class RestartableEngine:
 
     def __init__(self, log: Path) -> None:
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.bind((NODE_ADDRESS, 0))
             self.port: int = free.getsockname()[1]
         self._log = log / "engine.txt"
         self._process: subprocess.Popen[str] | None = None
@@ -345,9 +346,10 @@ class RestartableEngine:
     def start(self) -> None:
         """Start it and wait until it responds."""
         serve = ["engine", "serve-scripted", "--include", f"{PAIR}*", "--scenarios", "gold"]
+        serve += ["--context-tokens", "131072"]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                [*COMMAND, *serve, "--context-tokens", "131072", "--port", str(self.port)],
+                [*COMMAND, *serve, f"--host={NODE_ADDRESS}", f"--port={self.port}"],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=log,

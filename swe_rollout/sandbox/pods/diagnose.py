@@ -191,6 +191,12 @@ def creation_error(error: ApiError, name: str) -> SweRolloutError:
         )
     if error.lacks_right:
         return PrerequisiteError(error.what, why=error.why, fix=error.fix)
+    if error.forbidden and "because it is being terminated" in error.message:
+        return PrerequisiteError(
+            "the job's namespace is being deleted",
+            why=error.message,
+            fix="run the job in another namespace; what it committed counts",
+        )
     if error.forbidden or error.invalid:
         return PodRefusedError(
             f"pod {name} was refused",

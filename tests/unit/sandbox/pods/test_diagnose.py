@@ -201,6 +201,7 @@ def refused(code: int, message: str) -> SweRolloutError:
         (403, "exceeded quota: q, requested: pods=1", diagnose.QuotaExceededError, True),
         (403, 'User "u" cannot create resource "pods" in API group ""', PrerequisiteError, None),
         (403, 'violates PodSecurity "restricted:latest"', PrerequisiteError, None),
+        (403, "namespace rl because it is being terminated", PrerequisiteError, None),
         (403, "must be less than or equal to memory limit", diagnose.PodRefusedError, False),
         (422, "must be less than or equal to memory limit", diagnose.PodRefusedError, False),
         (500, "etcdserver: request timed out", ApiError, True),
