@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import ModuleType
@@ -43,9 +43,8 @@ async def rerun_masked(
     """Grade or free the masked episodes of the backlog; return what is committed then."""
     tasks = {task.instance_id: task for task in backlog.attempts.tasks}
     graded, played = list[Trajectory](), list[Trajectory]()
-    async for record in store.records(backlog.committed):
-        if not isinstance(record, DamagedRecord) and record.masked:
-            (graded if _needs_grading(session.job, record) else played).append(record)
+    async for record in masked_records(store, backlog):
+        (graded if _needs_grading(session.job, record) else played).append(record)
     if not (graded or played):
         on_note("no episode is masked: none is run again")
         return backlog
@@ -67,6 +66,14 @@ async def rerun_masked(
     await gather_all(store.move_aside(record.episode) for record in played)
     committed = backlog.committed - {each.episode for each in played}
     return replace(backlog, committed=committed, graded=len(graded))
+
+
+async def masked_records(store: Store, backlog: Backlog) -> AsyncIterator[Trajectory]:
+    """Yield the masked records, without those whose place in their group another sample took."""
+    async for record in store.records(backlog.committed):
+        if not isinstance(record, DamagedRecord) and record.masked:
+            if backlog.refills.following(record.episode) not in backlog.committed:
+                yield record
 
 
 async def _graded(record: Trajectory, attempt: Attempt, context: JobContext) -> Trajectory:

@@ -26,6 +26,7 @@ from swe_rollout.worker import scheduler as scheduler_module
 from swe_rollout.worker.attempts import replaced
 from swe_rollout.worker.backlog import Backlog, begin
 from swe_rollout.worker.failure_budget import BudgetSpentError
+from swe_rollout.worker.rerun import masked_records
 from swe_rollout.worker.scheduler import EpisodeScheduler
 from unit.worker.test_startup import startup_of
 from unit.worker.work_parts import TASK, job
@@ -170,7 +171,7 @@ async def test_a_worker_killed_at_any_step_leaves_nothing_lost_or_doubled(
     store: Store, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     policy, listener = STEPS[step]
-    with pytest.raises(BaseExceptionGroup):
+    with pytest.raises(Killed):
         await Life(store, policy, listener).play(await begun(store), monkeypatch)
     before = await committed(store)
     assert before, "the step was not reached"
@@ -206,6 +207,17 @@ async def test_two_workers_of_one_shard_commit_a_replacement_once(
     )
     found = await group_of(store)
     assert [each.episode.sample for each in found.trajectories] == [4, 5, 2, 3]
+
+
+async def test_a_sample_that_was_replaced_is_not_run_again_beside_its_replacement(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await Life(store, Policy(failing(0, 1, 5, 9, 3, by=LOST))).play(
+        await begun(store, refills=1), monkeypatch
+    )
+    assert await committed(store) == [0, 1, 2, 3, 4, 5, 7]
+    again = [each async for each in masked_records(store, await begun(store, refills=1))]
+    assert [each.episode.sample for each in again] == [5]
 
 
 async def test_what_another_worker_committed_decides_whether_a_sample_is_replaced(
@@ -255,7 +267,7 @@ async def test_a_worker_that_starts_again_reports_what_is_replaced(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener = DyingListener(dies_at=(Committed, 1))
-    with pytest.raises(BaseExceptionGroup):
+    with pytest.raises(Killed):
         await Life(store, Policy(failing(0, 1)), listener).play(await begun(store), monkeypatch)
     assert await committed(store) == [0, 1, 4]
 
