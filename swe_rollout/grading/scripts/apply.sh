@@ -8,12 +8,21 @@ trap 'rm -rf "$tmp"' EXIT
 cat >"$tmp/patch" || exit 1
 attempt() {
     if "$@" "$tmp/patch" >"$tmp/log" 2>&1; then
-        find . -name .git -prune -o ! -type d -newer "$tmp/before" -print0 || exit 1
+        find . -path ./.git -prune -o ! -type d -newer "$tmp/before" -print0 || exit 1
         git -c core.quotePath=off diff --name-only --no-renames --diff-filter=D -z "$BASE" -- || exit 1
         exit 0
     fi
     { echo "$*:" && tail -n 20 "$tmp/log"; } >&2
     git reset --quiet --hard "$BASE" && git clean --force --quiet -d || exit 1
+}
+# Unlike git, patch(1) writes into git's own folder, which names programs that git runs. It reads names
+# of files also where `touched_paths` does not, so it must not find that folder at all.
+patch_loosely() {
+    aside=$(mktemp -d ./.aside-XXXXXXXXXX) && mv .git "$aside/git" || exit 1
+    patch --batch --forward --unified --fuzz=5 -p1 -i "$1" && [ ! -e .git ] && [ ! -L .git ]
+    applied=$?
+    rm -rf .git && mv "$aside/git" .git && rmdir "$aside" || exit 1
+    return "$applied"
 }
 git update-index -q --refresh
 : >"$tmp/before"
@@ -22,6 +31,6 @@ sleep 0.05 2>/dev/null || sleep 1
 attempt git apply --verbose --whitespace=nowarn
 attempt git apply --3way --whitespace=nowarn
 if [ -n "$LOOSE" ] && command -v patch >/dev/null 2>&1; then
-    attempt patch --batch --forward --fuzz=5 -p1 -i
+    attempt patch_loosely
 fi
 exit 60

@@ -293,6 +293,26 @@ async def test_a_patch_of_the_git_folder_is_refused(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
+    "patch",
+    [
+        pytest.param("Index: a/.git/config\n0a1\n> [core]\n", id="a plain diff"),
+        pytest.param(
+            "*** a/.git/config\n--- b/none\n***************\n"
+            "*** 1 ****\n--- 1,2 ----\n+ [core]\n  [core]\n",
+            id="a context diff",
+        ),
+        pytest.param("Index: a/sub/.git/x\n@@ -0,0 +1 @@\n+x\n", id="another git folder"),
+        pytest.param("Index: a/.git\n@@ -0,0 +1 @@\n+x\n", id="in its place"),
+    ],
+)
+async def test_a_patch_that_git_does_not_read_has_no_git_folder_in_reach(
+    project: Project, patch: str
+) -> None:
+    verdict = await project.grade(patch)
+    assert verdict.status is VerdictStatus.PATCH_FAILED
+
+
+@pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"expected": Expected()}, "can't be graded"),
