@@ -20,7 +20,12 @@ from swe_rollout.grading import program as programs
 from swe_rollout.grading.blind import MAX_RECORDS_BYTES, Blind, BlindRun
 from swe_rollout.grading.blind_files import TestFile
 from swe_rollout.grading.junit import Case
-from swe_rollout.grading.parsers.base import NamedLogParser
+from swe_rollout.grading.parsers.base import (
+    MOST_CHARS,
+    EndlessIdsError,
+    NamedLogParser,
+    Result,
+)
 from swe_rollout.grading.program import Program, program
 from swe_rollout.grading.working_tree import AppliedPatch, WorkingTree, replaced_files
 from swe_rollout.sandbox import repository
@@ -173,12 +178,9 @@ class Run:
         report: bytes | None,
         findings: tuple[str, ...],
     ) -> RunResult:
-        problem = _problem(result)
-        text = "" if problem else result.stdout.decode(errors="replace")
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        text, results, problem = self._read_log(result)
         expected = self.instance.expected
         names = frozenset(expected.fail_to_pass + expected.pass_to_pass)
-        results = [] if problem else self.parser.read(text)
         statuses = {result.test: result.status for result in results}
         judgement = rules.judge(statuses, expected, self.instance.rule, log=text)
         contradictions = rules.contradictions(results, names)
@@ -203,6 +205,17 @@ class Run:
             duration_s=result.duration_s,
             broke_off=_end_by_signal(result, status),
         )
+
+    def _read_log(self, result: ExecResult) -> tuple[str, list[Result], str]:
+        """Return the log and what it says of tests, or nothing and why it can't be believed."""
+        if problem := _problem(result):
+            return "", [], problem
+        text = result.stdout.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+        try:
+            return text, self.parser.read(text), ""
+        except EndlessIdsError:
+            why = f"the ids of its tests have more than {MOST_CHARS >> 20} Mi characters"
+            return "", [], f"the log can't be read: {why}"
 
 
 def without_tests(

@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from swe_rollout.errors import GraderError, caught
 from swe_rollout.types.verdict import TestStatus
 
 STATUSES = tuple(status for status in TestStatus if status is not TestStatus.MISSING)
+MOST_CHARS: Final = 64 << 20
+"""The most characters that the ids in one log have together."""
+
+
+class EndlessIdsError(Exception):
+    """Signals a log with longer ids than are read, such as of many tests in one endless suite.
+
+    The name of a suite is printed once, and is part of each id in it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,12 @@ class NamedLogParser:
     parse: LogParser
 
     def read(self, log: str) -> list[Result]:
-        """Parse the log. Raises ExtensionFailedError or GraderError when the parser breaks."""
+        """Parse the log. Raises ExtensionFailedError or GraderError when the parser breaks.
+
+        Raises EndlessIdsError, and keeps nothing, if the ids are too long together.
+        """
+        found: list[Result] = []
+        left = MOST_CHARS
         with caught(
             GraderError,
             f"the log parser {self.name}",
@@ -46,7 +61,14 @@ class NamedLogParser:
         ):
             parsed = self.parse(log)
             results = _of_mapping(parsed) if isinstance(parsed, Mapping) else parsed
-            return [_checked(result) for result in results]
+            for result in results:
+                found.append(_checked(result))
+                left -= len(result.test)
+                if left < 0:
+                    break
+        if left < 0:
+            raise EndlessIdsError
+        return found
 
 
 def _of_mapping(statuses: Mapping[str, str]) -> Iterator[Result]:

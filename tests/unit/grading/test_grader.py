@@ -12,6 +12,7 @@ import pytest
 from swe_rollout.errors import ExtensionFailedError, SandboxError, StoreError, TaskError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.grader import Grader
+from swe_rollout.grading.parsers import base
 from swe_rollout.grading.validate import validate
 from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.sandbox.local.provider import LocalProvider
@@ -20,7 +21,7 @@ from swe_rollout.sandbox.session.session import Session
 from swe_rollout.spec.model import Use
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.episode import EpisodeId
-from swe_rollout.types.instance import Evaluation, Expected, Instance
+from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 from swe_rollout.types.verdict import TestLog, TestStatus, VerdictStatus
 from unit.grading.project_parts import EPISODE, Project, diff, git, repository
 
@@ -240,6 +241,17 @@ async def test_an_instance_may_name_its_log_parser(project: Project, repo: Path)
     own = project.changed(log_parser=f"{__name__}:all_pass")
     verdict = await own.grade(diff(repo, **{"calc.sh": "exit 0\n"}))
     assert verdict.status is VerdictStatus.RESOLVED
+
+
+async def test_a_log_whose_ids_never_end_resolves_nothing(
+    project: Project, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "MOST_CHARS", 100)
+    silent = project.changed(log_parser="rspec", rule=Rule.FAIL_ONLY)
+    suite = f"echo {'s' * 90}; echo '  x'; echo '  y'; echo 'Executed 2 of 2'; exit 0\n"
+    verdict = await silent.grade(diff(repo, **{"calc.sh": suite}))
+    assert verdict.status is VerdictStatus.NO_TESTS_RAN
+    assert "the log can't be read" in verdict.integrity[0]
 
 
 async def test_a_log_parser_that_breaks_is_never_a_verdict(project: Project, repo: Path) -> None:

@@ -10,6 +10,7 @@ from rollout_dev.fuzz.surfaces import real
 from swe_rollout.grading import reward_file
 from swe_rollout.grading.junit import disagreements, failure_texts, key_of, read_report
 from swe_rollout.grading.parsers import LOG_PARSERS, load_parser
+from swe_rollout.grading.parsers.base import EndlessIdsError
 from swe_rollout.types.verdict import TestStatus
 
 _GENERIC = "\n".join(described("test-logs").words)
@@ -40,7 +41,7 @@ def _read_log(data: bytes) -> None:
     failure_texts(log, {}, [each.test for each in results[:3]])
 
 
-LOGS = surface("test-logs", _read_log, samples=_samples)
+LOGS = surface("test-logs", _read_log, EndlessIdsError, samples=_samples)
 
 
 def _read_report(data: bytes) -> None:

@@ -10,6 +10,7 @@ import yaml
 
 from swe_rollout.extension import ExtensionError
 from swe_rollout.grading.parsers import LOG_PARSERS, load_parser
+from swe_rollout.grading.parsers.base import MOST_CHARS, EndlessIdsError
 from swe_rollout.testing.extensions.log_parsers import LogParserContract
 
 NAMES = LOG_PARSERS.names()
@@ -152,6 +153,25 @@ def test_two_megabytes_are_read(name: str) -> None:
     log = line * 3_600
     assert len(log) > 2_000_000
     LogParserContract.assert_linear_time(load_parser(name).parse, log)
+
+
+SUITES = {
+    "mocha": ("  {}\n", "    ✓ x\n", ""),
+    "rspec": ("{}\n", "  x\n", ""),
+    "phpunit": ("{} (X)\n", " ✔ x\n", ""),
+    "karma": ("Starting browser\n  {}\n", "    ✔ x\n", ""),
+    "highlightjs": ("  {}\n", "    ✓ x\n", ""),
+    "doctest": ("<doctest><TestCase name='{}'>", "<SubCase name='x'/>", "</TestCase></doctest>"),
+}
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_a_name_that_many_ids_begin_with_is_not_read_without_end(name: str) -> None:
+    head, test, end = SUITES[name]
+    parser = load_parser(name)
+    assert len(parser.read(head.format("s" * 1000) + test * 9 + end)) >= 9
+    with pytest.raises(EndlessIdsError):
+        parser.read(head.format("s" * (MOST_CHARS // 8)) + test * 9 + end)
 
 
 def test_an_unknown_parser_names_the_known_ones() -> None:
