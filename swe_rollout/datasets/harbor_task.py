@@ -25,9 +25,10 @@ from swe_rollout.types.instance import Evaluation, FolderTask, Instance, Rule, T
 DEFAULT_WORKDIR = "/app"
 _MAX_INSTRUCTION_CHARS = 1 << 20
 _MAX_TIMEOUT_S = 86_400.0
+_LONGEST_PATH = 4096
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FROM = re.compile(r"^\s*FROM\s", re.IGNORECASE | re.MULTILINE)
-_WORKDIR = re.compile(r"^\s*WORKDIR\s+(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+_FROM = re.compile(r"^[ \t]*FROM\s", re.IGNORECASE | re.MULTILINE)
+_WORKDIR = re.compile(r"^[ \t]*WORKDIR[ \t]+(\S.*)$", re.IGNORECASE | re.MULTILINE)
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Environment = dict[str, str]
 
@@ -167,8 +168,8 @@ def workdir_of(dockerfile: str) -> str:
     starts = [match.start() for match in _FROM.finditer(joined)]
     workdir = ""
     for match in _WORKDIR.finditer(joined, starts[-1] if starts else 0):
-        path = match[1].strip("'\"")
-        if "$" in path:
+        path = match[1].strip().strip("'\"")
+        if "$" in path or len(workdir) + len(path) > _LONGEST_PATH:
             return ""
         workdir = posixpath.normpath(posixpath.join(workdir or "/", path))
     return workdir

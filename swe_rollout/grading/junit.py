@@ -17,8 +17,8 @@ from swe_rollout.types.verdict import TestStatus
 
 MAX_BYTES: Final = 64 << 20
 _PYTEST: Final = re.compile(
-    r"^(\s*(?:\w+=\S*\s+)*(?:\S*/)?(?:python[\d.]*(?:\s+-[a-zA-Z]\b)*?\s+-m\s+pytest|pytest|py\.test))"
-    r"(?=\s|$)",
+    r"^([ \t]*+(?:\w+=\S*+[ \t]++)*+(?:\S*/)?"
+    r"(?:python[\d.]*(?:[ \t]+-[a-zA-Z]\b)*?[ \t]+-m[ \t]+pytest|pytest|py\.test))(?=\s|$)",
     re.MULTILINE,
 )
 _HEADING: Final = re.compile(

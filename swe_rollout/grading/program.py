@@ -28,8 +28,8 @@ _BUILD_FILES: Final = (
     *("*.c", "*.cc", "*.cpp", "*.cxx", "*.h", "*.hpp", "*.pyx", "*.pxd", "*.pxi", "*.pyf"),
     *("*.f", "*.f90", "*.f95", "*.for", "*.rs", "Cargo.*", "*.in", "*.src", "*.template"),
 )
-_BEGIN: Final = re.compile(r"^\s*(?::|echo) '>>>>> Start Test Output'\s*$", re.MULTILINE)
-_END: Final = re.compile(r"^\s*(?::|echo) '>>>>> End Test Output'\s*$", re.MULTILINE)
+_BEGIN: Final = re.compile(r"^[ \t]*(?::|echo) '>>>>> Start Test Output'\s*?$", re.MULTILINE)
+_END: Final = re.compile(r"^[ \t]*(?::|echo) '>>>>> End Test Output'\s*?$", re.MULTILINE)
 _NO_INPUT: Final = "exec </dev/null\n"
 # An exit code above 128 then means that this shell was killed, not a test command.
 _TESTS: Final = """\

@@ -25,7 +25,7 @@ _BAD = frozenset({TestStatus.FAILED, TestStatus.ERROR})
 _SHOWN = 10
 _DURATION = re.compile(r"(?<!\s)\s++in\s++\d{1,12}(?:\.\d{1,12})?\s++m?sec\b")
 _RAN = re.compile(
-    r"[1-9]\d* (?:passing|passed|specs?,)|Executed [1-9]\d* of|^Ran [1-9]\d* test"
+    r"(?<!\d)[1-9]\d*+ (?:passing|passed|specs?,)|Executed [1-9]\d* of|^Ran [1-9]\d* test"
     r"|Tests: +[1-9]|Test Suites: +(?:\d+ \w+, )*[1-9]\d* total|TOTAL: [1-9]|^# tests [1-9]",
     re.MULTILINE,
 )

@@ -108,6 +108,7 @@ def instance(columns: Columns) -> Instance:
     name = record.instance_id or f"{record.org}__{record.repo}-{record.number}"
     fixed = record.f2p_tests + record.s2p_tests + record.n2p_tests or record.fixed_tests
     issue = _issue(record)
+    known = frozenset(fixed)
     faults = _faults(record, fixed, issue)
     parser = ""
     try:
@@ -132,7 +133,7 @@ def instance(columns: Columns) -> Instance:
         evaluation=Evaluation(commands=("bash /home/run.sh",), timeout_s=record.test_timeout_s),
         log_parser=parser,
         rule=Rule.PASS_SUPERSET,
-        expected=Expected(fixed, tuple(t for t in record.p2p_tests if t not in set(fixed))),
+        expected=Expected(fixed, tuple(t for t in record.p2p_tests if t not in known)),
         hidden_paths=tuple(posixpath.join("/home", each) for each in _HIDDEN),
         extra=extra(columns, MultiSweRow),
     )

@@ -29,7 +29,6 @@ from swe_rollout.datasets.row_fields import (
 from swe_rollout.types.instance import Evaluation, Expected, Instance, Rule
 from swe_rollout.types.verdict import TestStatus
 
-_ISSUE = re.compile(r"\[ISSUE\](.*)\[/ISSUE\]", re.DOTALL)
 _COLOUR = re.compile(r"\x1b\[\d{1,4}m")
 _STATUSES = (TestStatus.PASSED, TestStatus.FAILED, TestStatus.ERROR)
 _RUN: Final = "rm -rf r2e_tests && cp -r /r2e_tests r2e_tests && bash run_tests.sh"
@@ -37,8 +36,8 @@ _SIGNS = {"context": " ", "added": "+", "deleted": "-", "note": "\\ "}
 
 
 def _issue(text: str) -> str:
-    found = _ISSUE.search(text)
-    return found[1].strip() if found and found[1].strip() else text
+    inner = text.partition("[ISSUE]")[2].rpartition("[/ISSUE]")[0]
+    return inner.strip() or text
 
 
 def _expected(value: object) -> dict[str, TestStatus]:
@@ -83,6 +82,7 @@ def instance(columns: Columns) -> Instance:
     if not re.fullmatch(r"[\w.+-]{1,200}", name):
         raise wrong("repo_name", f"is no name: {shown(record.repo_name)}")
     passed = [test for test, s in record.expected.items() if s is TestStatus.PASSED and test]
+    known = frozenset(passed)
     before = set(_passed_before(record.execution_result_content))
     fixed = tuple(test for test in passed if before and test not in before)
     return Instance(
@@ -97,8 +97,8 @@ def instance(columns: Columns) -> Instance:
         rule=Rule.EXACT_MATCH,
         expected=Expected(
             fixed,
-            tuple(test for test in passed if test not in fixed),
-            {test: status for test, status in record.expected.items() if test not in passed},
+            tuple(test for test in passed if not before or test in before),
+            {test: s for test, s in record.expected.items() if test not in known},
         ),
         hidden_paths=("/r2e_tests", "r2e_tests", "run_tests.sh"),
         extra=extra(columns, R2eRow),

@@ -28,7 +28,7 @@ from swe_rollout.datasets.row_fields import (
 )
 from swe_rollout.types.instance import Instance, Rule
 
-_CODE = re.compile(r"^\s*(?:def|import|from)\s", re.MULTILINE)
+_CODE = re.compile(r"^[ \t]*(?:def|import|from)\s", re.MULTILINE)
 _CALL: Final = """
 
 import json, sys

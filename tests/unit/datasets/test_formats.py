@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from checkout import DATA
+from ratios import growth
 from swe_rollout.datasets import projects, swebench
+from swe_rollout.datasets.row_files import Row
 from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.grading.parsers import load_parser
 from swe_rollout.types.instance import Expected, Instance, Rule
@@ -165,6 +167,19 @@ async def test_r2e_gym(tmp_path: Path) -> None:
     )
     assert set(task.hidden_paths) == {"/r2e_tests", "r2e_tests", "run_tests.sh"}
     assert task.extra == {"num_non_test_lines": 3}
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "piece"),
+    [(R2E, "problem_statement", "[ISSUE]"), (LIVE, "log_parser", "\n")],
+)
+def test_a_hostile_text_is_read_in_linear_time(
+    row: dict[str, object], column: str, piece: str
+) -> None:
+    def read(count: int) -> None:
+        swebench.instance_of(Row("", row | {column: f"{piece * count}x"}))
+
+    assert growth(read, 8_000, 32_000) < 3
 
 
 async def test_swe_bench_pro(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harbor_parts import TASKS
+from ratios import growth
 from swe_rollout.datasets import harbor_files
 from swe_rollout.datasets.harbor_files import PlainFile, TaskFolder
 from swe_rollout.datasets.harbor_task import instance_of, load, workdir_of
@@ -216,6 +217,11 @@ def test_a_task_without_a_solution_has_none() -> None:
 )
 def test_the_workdir_of_a_dockerfile(dockerfile: str, workdir: str) -> None:
     assert workdir_of(dockerfile) == workdir
+
+
+@pytest.mark.parametrize("piece", ["\n", "WORKDIR a\n", " "])
+def test_a_dockerfile_is_read_in_linear_time(piece: str) -> None:
+    assert growth(lambda n: workdir_of(f"WORKDIR a{piece * n}b"), 4_000, 16_000) < 3
 
 
 @pytest.mark.parametrize(

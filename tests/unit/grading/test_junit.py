@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ratios import growth
 from swe_rollout.grading import junit
 from swe_rollout.grading.junit import Case
 from swe_rollout.types.verdict import TestStatus
@@ -35,6 +36,14 @@ def test_the_report_is_asked_for_where_one_pytest_is_started(
     commands: str, with_report: str | None
 ) -> None:
     assert junit.with_report(commands, "/r") == with_report
+
+
+@pytest.mark.parametrize("line", ["\n", "A=1\n", "A=1 "])
+def test_pytest_is_found_behind_any_number_of_lines(line: str) -> None:
+    def find(count: int) -> None:
+        assert junit.with_report(f"{line * count}x\npytest", "/r")
+
+    assert growth(find, 1_000, 4_000) < 3
 
 
 def test_a_report_is_read_by_the_keys_of_ids() -> None:

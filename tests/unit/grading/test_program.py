@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.grading.program import Place, is_build_file, of_install, rewrite
+from ratios import growth
+from swe_rollout.grading.program import Place, is_build_file, of_install, program, rewrite
+from swe_rollout.types.instance import Evaluation
 
 BASE = "7ee9ceb71e868944a46e1ff00b506772a53a4f1d"
 OWN = "c" * 40
@@ -102,6 +104,16 @@ def test_a_test_patch_is_never_changed(before: str, patch: str, after: str) -> N
     place = Place("/testbed", "/own", BASE, OWN)
     made = rewrite(setup, patch=patch, place=place, changed={"setup.py"}, path="/run/x")
     assert f"\n{patch}\n" in made.text
+
+
+def test_the_marks_of_a_script_are_found_behind_any_number_of_lines() -> None:
+    marks = "  echo '>>>>> Start Test Output' \r\nmake test\n: '>>>>> End Test Output'"
+
+    def find(lines: int) -> None:
+        script = "\n" * lines + "x\n" + marks
+        assert program(Evaluation(script=script)).tests.strip() == "make test"
+
+    assert growth(find, 4_000, 16_000) < 3
 
 
 def test_build_files_are_known_by_name() -> None:

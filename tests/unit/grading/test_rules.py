@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ratios import growth
 from swe_rollout.grading import rules
 from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.rules import FIXED, KEPT, judge, unmet
@@ -77,6 +78,13 @@ def test_where_suites_print_failures_only_silence_after_a_run_is_success() -> No
     for log in ("", "Executed 0 of 0", "browser not found"):
         silent = judge({}, EXPECTED, Rule.FAIL_ONLY, log=log)
         assert silent.status is VerdictStatus.NO_TESTS_RAN
+
+
+def test_a_log_of_digits_is_searched_once_for_a_run() -> None:
+    def search(length: int) -> None:
+        judge({}, EXPECTED, Rule.FAIL_ONLY, log="1" * length)
+
+    assert growth(search, 4_000, 16_000) < 3
 
 
 def verdict(rule: Rule, statuses: dict[str, TestStatus], expected: Expected = EXPECTED) -> bool:

@@ -24,6 +24,7 @@ from swe_rollout.sandbox.patch_text import binary_attributes, touched_paths
         ),
         ('diff --git "a/\\303\\274\\t" "b/\\303\\274\\t"\nnew file mode 100644\n', ("ü\t",)),
         ('diff --git a/q b/q\n--- /dev/null\n+++ "b/q\\"\\\\"\n@@ -0,0 +1 @@\n+x\n', ('q"\\',)),
+        (f"--- a/x\n+++ b/x\n@@ -1,{'9' * 5000} +1 @@\n-a\n+b\n", ("x",)),
         ("diff --git a/x b/x\r\n--- a/x\r\n+++ b/x\r\n@@ -1 +1 @@\r\n-a\r\n+b\r\n", ("x",)),
     ],
 )
