@@ -12,7 +12,6 @@ from contextlib import aclosing, contextmanager
 from itertools import chain
 from typing import Self
 
-import aiohttp
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random
 
@@ -132,7 +131,7 @@ class Jobs:
                 if not (error.gone or error.unauthorized or error.code in TRANSIENT):
                     with _user_errors(namespace, name):
                         raise
-            except (aiohttp.ClientError, TimeoutError) as error:
+            except UnreachableError as error:
                 log.info("job_watch_interrupted", job=f"{namespace}/{name}", reason=str(error))
             found = await self._find_after_pause(namespace, name)
 

@@ -57,7 +57,8 @@ JSON = "application/json"
 _MOST_DIGITS = 10
 _OUT_OF_DATE = frozenset({9, 10})
 """OpenSSL's codes for certificates that are not valid yet, or no longer."""
-_NETWORK_ERRORS = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
+_NETWORK_ERRORS = (aiohttp.ClientError, OSError)
+"""Also of what speaks no HTTP, and of a token that can't be read now."""
 
 
 class _ConnectionOptions(TypedDict):
@@ -92,18 +93,12 @@ class Transport:
         self, method: str, path: str, *, doing: str, body: bytes = b"", content_type: str = JSON
     ) -> bytes:
         """Return the response's body; raises ApiError, or UnreachableError without a response."""
-        sent = await self.access.credentials.headers()
         call = partial(self._request, method, path, doing, body, content_type)
-        try:
-            return await self._with_retries(self._retry_timeout_s, self._in_turn, call)
-        except ApiError as error:
-            if not error.unauthorized or not await self.access.credentials.renewed(sent):
-                raise
-        return await self._in_turn(call)
+        return await self._with_retries(self._retry_timeout_s, self._authorized, call)
 
     @asynccontextmanager
     async def lines(self, path: str, *, doing: str) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a streamed response; silence raises TimeoutError, a lost connection ClientError."""
+        """Open a streamed response; silence and a lost connection raise UnreachableError."""
         opening = AsyncRetrying(
             retry=retry_if_exception(self._is_premature), wait=_backoff_s, reraise=True
         )
@@ -114,9 +109,9 @@ class Transport:
             finally:
                 _abort(response)
                 response.close()
-        except _NETWORK_ERRORS:
+        except _NETWORK_ERRORS as error:
             self._has_broken()
-            raise
+            raise self._unreachable(error) from error
 
     async def websocket(
         self, path: str, *, doing: str, protocols: tuple[str, ...]
@@ -154,11 +149,21 @@ class Transport:
         self, timeout_s: float, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Repeat the call until it succeeds, fails permanently, or `timeout_s` is over."""
-        retrying = _retrying(timeout_s, lambda e: _is_transient(e) or self._is_premature(e))
+        retrying = _retrying(timeout_s, self._may_pass)
         try:
             return await retrying(call, *args, **kwargs)
         except _NETWORK_ERRORS as error:
             raise self._unreachable(error) from error
+
+    async def _authorized(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a request, and again if the credentials that were refused can be renewed."""
+        sent = await self.access.credentials.headers()
+        try:
+            return await self._in_turn(call)
+        except ApiError as error:
+            if not error.unauthorized or not await self.access.credentials.renewed(sent):
+                raise
+        return await self._in_turn(call)
 
     async def _in_turn(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make one of a bounded number of requests.
@@ -175,17 +180,15 @@ class Transport:
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=RESPONSE_S)
         options = await self._connection_options()
         options["headers"] = {**options["headers"], "Accept": JSON, "Content-Type": content_type}
-        try:
-            async with self._open().request(
-                method, self._url(path), data=body or None, timeout=timeout, **options
-            ) as response:
-                data = await response.read()
-                self._date = response.headers.get("Date", "")
-        except _NETWORK_ERRORS:
-            self._has_broken()
-            raise
-        if response.status < HTTPStatus.BAD_REQUEST:
-            return data
+        async with self._open().request(
+            method, self._url(path), data=body or None, timeout=timeout, **options
+        ) as response:
+            data = await response.read()
+        self._date = response.headers.get("Date", "")
+        if response.ok:
+            if response.content_type == JSON:
+                return data
+            raise aiohttp.ClientPayloadError(data[:200].decode(errors="replace"))
         retry_after = response.headers.get("Retry-After", "")
         raise api_error(doing, response.status, data, retry_after_s=_seconds(retry_after))
 
@@ -212,9 +215,6 @@ class Transport:
                 )
         except aiohttp.WSServerHandshakeError as error:
             raise await self._refused_handshake(path, doing, error) from error
-        except _NETWORK_ERRORS:
-            self._has_broken()
-            raise
 
     async def _refused_handshake(
         self, path: str, doing: str, error: aiohttp.WSServerHandshakeError
@@ -231,6 +231,12 @@ class Transport:
                 if refused.forbidden:
                     return refused
         return api_error(doing, error.status, error.message.encode())
+
+    def _may_pass(self, error: BaseException) -> bool:
+        """Whether the same request may succeed a little later."""
+        if isinstance(error, _NETWORK_ERRORS):
+            self._has_broken()
+        return _is_transient(error) or self._is_premature(error)
 
     def _has_broken(self) -> None:
         """Record a failed connection: the server may have been restarted."""
@@ -316,7 +322,6 @@ def _is_busy(error: BaseException) -> bool:
 
 
 def _is_transient(error: BaseException) -> bool:
-    """Whether the same request may succeed a little later."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _is_of_the_clock(error)
     return isinstance(error, _NETWORK_ERRORS) or (
@@ -341,8 +346,5 @@ def _backoff_s(state: RetryCallState) -> float:
 
 
 def _seconds(header: str) -> float:
-    return float(min(int(header), MAX_RETRY_AFTER_S)) if _is_number(header) else 0.0
-
-
-def _is_number(header: str) -> bool:
-    return header.isascii() and header.isdigit() and len(header) < _MOST_DIGITS
+    is_number = header.isascii() and header.isdigit() and len(header) < _MOST_DIGITS
+    return float(min(int(header), MAX_RETRY_AFTER_S)) if is_number else 0.0

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 
-import aiohttp
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
@@ -112,7 +111,7 @@ class PodWatch:
             )
             try:
                 await retrying(self._list_and_watch)
-            except ClusterError as error:
+            except ApiError as error:
                 self._fail(error)
                 return
 
@@ -187,7 +186,8 @@ def _is_interruption(error: BaseException) -> bool:
     """Whether the watch can be resumed after this error."""
     if isinstance(error, ApiError):
         return error.code in TRANSIENT or error.unauthorized
-    return isinstance(error, aiohttp.ClientError | TimeoutError | UnreachableError)
+    # Whatever else responded with something that is no list of pods may not do so again.
+    return isinstance(error, UnreachableError | ClusterError)
 
 
 def _log_interruption(state: RetryCallState) -> None:

@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-import aiohttp
-
 from swe_rollout.cluster.api_error import TRANSIENT, ApiError
 from swe_rollout.cluster.jobs import Jobs
 from swe_rollout.cluster.objects import PODS, Pod
 from swe_rollout.cluster.responses import read_lines
+from swe_rollout.errors import UnreachableError
 
 CONTAINER = "worker"
 _RESUME_S = 1.0
@@ -106,7 +105,7 @@ class _Tail:
                     return
                 if not (error.invalid or error.unauthorized or error.code in TRANSIENT):
                     raise
-            except (aiohttp.ClientError, TimeoutError):
+            except UnreachableError:
                 continue
             if is_over:
                 return

@@ -55,9 +55,10 @@ async def test_an_apply_is_server_side_strict_and_says_what_the_file_says(
 
 async def test_a_watch_resumes_after_every_kind_of_end(connect: Connect) -> None:
     server = JobServer(
-        gets=[job("1"), job("5"), job("7"), job("9")],
+        gets=[job("1"), job("4"), job("5"), job("7"), job("9")],
         watches=[
             [changed("MODIFIED", job("2"))],
+            [b"<html>502 Bad Gateway</html>"],
             410,
             [changed("ERROR", {"code": 410, "reason": "Expired"})],
             [changed("BOOKMARK", job("10")), changed("DELETED", job("11"))],
@@ -67,9 +68,10 @@ async def test_a_watch_resumes_after_every_kind_of_end(connect: Connect) -> None
 
     versions = [state.metadata.resource_version async for state in jobs.follow("ns", "demo")]
 
-    assert versions == ["1", "2", "5", "7", "9"]
+    assert versions == ["1", "2", "4", "5", "7", "9"]
     assert [each for each in server.requests if each.startswith("watch")] == [
         "watch from 1",
+        "watch from 4",
         "watch from 5",
         "watch from 7",
         "watch from 9",

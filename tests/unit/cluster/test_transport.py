@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -30,6 +32,8 @@ from unit.conftest import Connect, access
 
 VERSION = {"gitVersion": "v1.36.3"}
 CUT = "cut the connection"
+NO_HTTP = "write no HTTP"
+PAGE = "<html>sign in</html>"
 Refusal = tuple[int, str, str]
 DENIED: Refusal = (403, "Forbidden", 'User "u" cannot get resource "pods"')
 UNKNOWN: Refusal = (404, "NotFound", "the server could not find the requested resource")
@@ -63,7 +67,8 @@ class Replies:
             case "in a second":
                 return web.Response(status=429, headers={"Retry-After": "1"})
             case str(text):
-                if text == CUT and request.transport is not None:
+                if text in (CUT, NO_HTTP) and request.transport is not None:
+                    request.transport.write(b"?\r\n\r\n" if text == NO_HTTP else b"")
                     request.transport.close()
                 return web.Response(text=text)
             case refusal:
@@ -82,6 +87,8 @@ async def test_a_request_carries_the_token(connect: Connect) -> None:
         *(((code, "InternalError", ""),) for code in (500, 503, 504)),
         ("in a second",),
         (CUT,),
+        (NO_HTTP,),
+        (PAGE,),
         # A server that has just restarted listens before it knows its roles and CRDs.
         (CUT, DENIED, DENIED),
         (CUT, UNKNOWN, UNKNOWN),
@@ -216,13 +223,36 @@ async def test_retries_end_with_the_servers_own_error(connect: Connect) -> None:
 async def test_a_page_of_a_proxy_is_an_error_that_shows_it(connect: Connect) -> None:
     async def handler(request: web.Request) -> web.Response:
         code = 418 if request.path == "/version" else 200
-        return web.Response(status=code, text="<html>sign in</html>")
+        return web.Response(status=code, text=PAGE)
 
-    client = await connect(handler)
+    client = await connect(handler, retry_timeout_s=0.1)
     with pytest.raises(ApiError, match="sign in"):
         await client.version()
-    with pytest.raises(ClusterError, match="can't be decoded"):
+    with pytest.raises(UnreachableError, match="sign in"):
         await client.get(PODS, "default", "p")
+
+
+async def test_an_object_of_another_form_is_an_error(connect: Connect) -> None:
+    client = await connect(Replies("a version", (200, "", "")).respond)
+    assert await client.version()
+    with pytest.raises(ClusterError, match="can't be decoded"):
+        await client.version()
+
+
+async def test_a_token_that_can_not_be_read_now_is_read_again(connect: Connect) -> None:
+    """As by a process that has too many files open."""
+    client = await connect(Replies("a version").respond)
+    configuration: Any = client.transport.access.credentials._configuration
+    settings = configuration.auth_settings
+    times = iter([OSError(errno.EMFILE, "Too many open files")])
+
+    def auth_settings() -> Any:
+        for error in times:
+            raise error
+        return settings()
+
+    configuration.auth_settings = auth_settings
+    assert await client.version() == "v1.36.3"
 
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:
@@ -326,10 +356,15 @@ async def test_a_server_that_does_not_respond_is_unreachable(
         await client.version()
 
 
-async def test_a_renewed_token_is_used_after_the_old_one_was_refused(connect: Connect) -> None:
-    async def handler(request: web.Request) -> web.Response:
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_a_renewed_token_is_used_after_the_old_one_was_refused(
+    connect: Connect, lost: int
+) -> None:
+    renewed = Replies(*[CUT, (503, "", "")][: 2 * lost], "a version")
+
+    async def handler(request: web.Request) -> web.StreamResponse:
         if request.headers["Authorization"] == "Bearer second":
-            return web.json_response(VERSION)
+            return await renewed.respond(request)
         return status(401, "Unauthorized")
 
     client = await connect(handler)

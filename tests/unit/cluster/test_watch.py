@@ -145,6 +145,14 @@ async def test_after_a_line_that_can_not_be_read_everything_is_listed_again(
     assert server.requests[:4] == ["GET", "watch from 10", "GET", "watch from 10"]
 
 
+async def test_a_list_of_something_else_is_asked_for_again(watching: Any) -> None:
+    lists = [[pod("a", version="9")], [{"metadata": 7}], [pod("a", version="20", phase="Running")]]
+    watch = await watching(script(lists=lists, watches=[410, []]))
+    with watch.follow("a") as follower:
+        await asyncio.wait_for(follower.changed(), PATIENCE_S)
+        assert follower.pod.status.phase == "Running"
+
+
 async def test_followers_get_an_error_when_watching_is_forbidden(watching: Any) -> None:
     watch = await watching(script(lists=[[pod("a", version="9")]], watches=[403]))
     with watch.follow("a") as follower, pytest.raises(ApiError):
