@@ -13,13 +13,19 @@ from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 import structlog
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_result
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, retry_if_result
 from tenacity.wait import wait_chain, wait_exponential, wait_fixed
 
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.errors import UnavailableError
-from swe_rollout.errors import Boundary, SweRolloutError, UnreachableError, cancel_all
+from swe_rollout.errors import (
+    Boundary,
+    ClusterError,
+    SweRolloutError,
+    UnreachableError,
+    cancel_all,
+)
 from swe_rollout.spec.status import ConditionType, UnmetCondition
 from swe_rollout.types.episode import Failure
 
@@ -97,7 +103,7 @@ class Conditions:
     ) -> _T:
         """Repeat `call` until its service responds; mark the condition unmet meanwhile."""
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(UnreachableError),
+            retry=retry_if_exception(_is_down),
             wait=back_off(),
             before_sleep=partial(self._failed, condition),
             reraise=True,
@@ -262,6 +268,12 @@ class StoreMonitor:
             self._failing.discard(kind)
             if not self._failing:
                 self._conditions.clear(ConditionType.STORAGE_READY)
+
+
+def _is_down(error: BaseException) -> bool:
+    """Whether a service is down: an API server that is too busy responds, too."""
+    is_busy = isinstance(error, ClusterError) and error.retryable
+    return is_busy or isinstance(error, UnreachableError)
 
 
 def _no_note(text: str) -> None:

@@ -8,8 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from swe_rollout.cluster.api_error import api_error
 from swe_rollout.engine.base import EngineInfo, GenerateRequest
-from swe_rollout.errors import PrerequisiteError, SandboxError, UnreachableError
+from swe_rollout.errors import (
+    PrerequisiteError,
+    SandboxError,
+    SweRolloutError,
+    UnreachableError,
+)
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.spec.status import ConditionType
 from swe_rollout.types.episode import EpisodeId, Failure
@@ -222,8 +228,13 @@ async def test_a_sandbox_that_went_with_its_job_costs_no_attempt(
     assert not await EngineMonitor(engine, conditions, is_wanted=still_wanted).excuses(failure)
 
 
-async def test_a_service_is_waited_for_and_told_of_until_it_answers(conditions: Conditions) -> None:
-    answers = iter([UnreachableError("no store"), UnreachableError("no store")])
+@pytest.mark.parametrize(
+    "down", [UnreachableError("no store"), *(api_error("list", code, b"") for code in (429, 503))]
+)
+async def test_a_service_is_waited_for_and_told_of_until_it_answers(
+    conditions: Conditions, down: SweRolloutError
+) -> None:
+    answers = iter([down, down])
     seen: list[bool] = []
 
     async def call() -> int:
