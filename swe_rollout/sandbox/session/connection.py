@@ -166,7 +166,8 @@ async def replace_connection(
 
     async def attempt() -> SupervisorConnection:
         try:
-            return await handshake.connect(await opener.open(), timeout_s=_GREETING_S)
+            async with boundary(StreamLostError, "opening a stream"):
+                return await handshake.connect(await opener.open(), timeout_s=_GREETING_S)
         except StreamLostError as error:
             losses.append(error)
             raise

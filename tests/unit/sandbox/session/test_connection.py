@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections.abc import Sequence
 
@@ -97,6 +98,20 @@ async def test_a_lost_stream_is_replaced_at_once_and_then_after_short_pauses(
     with pytest.raises(SandboxError, match="gone"):
         await replace_connection(Gone([StreamLostError]), Handshake(), lost)
     assert pauses == [0.05 * 2**number for number in range(failures)]
+
+
+async def test_an_opener_that_breaks_leaves_doubt_and_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with too many open files: an error of any other kind would end nobody's request."""
+
+    class Broken(Refusing):
+        async def open(self) -> Channel:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(module, "REATTACH_S", 0.1)
+    with pytest.raises(StreamLostError, match="Too many open files"):
+        await replace_connection(Broken([]), Handshake(), StreamLostError("lost", why="x"))
 
 
 async def test_two_streams_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
