@@ -128,11 +128,10 @@ class JobController:
         with self._metrics.round():
             try:
                 return await self._round()
-            except UnreachableError:
-                raise
             except Exception as error:
                 # An error caused by one job becomes its condition; other jobs' rounds continue.
-                await self._report(error)
+                if not _is_of_cluster(error):
+                    await self._report(error)
                 raise
 
     async def _report(self, error: Exception) -> None:
@@ -267,6 +266,12 @@ class JobController:
         ):
             self._progress[pod.index] = new
         return True
+
+
+def _is_of_cluster(error: Exception) -> bool:
+    """Whether the API server is down or has too many requests."""
+    is_busy = isinstance(error, ClusterError) and error.retryable
+    return is_busy or isinstance(error, UnreachableError)
 
 
 def _created_at(pod: WorkerPod) -> datetime:

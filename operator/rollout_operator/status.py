@@ -22,6 +22,7 @@ from swe_rollout.cluster.objects import KubernetesCondition
 from swe_rollout.spec.bounds import BUDGET_FLOOR
 from swe_rollout.spec.job import RolloutJobSpec
 from swe_rollout.spec.status import (
+    ROUND_FAILED,
     Condition,
     ConditionType,
     RolloutJobStatus,
@@ -78,7 +79,7 @@ def next_status(job: ObservedJob, observed: Observed, now: datetime) -> RolloutJ
 def with_failed_round(job: ObservedJob, why: str, now: datetime) -> RolloutJobStatus:
     """Return the status of a job whose round failed and will be retried."""
     message = f"the operator can't carry out this job, and tries again: {one_line(why)}"
-    finding = Finding(ConditionType.ACCEPTED, "False", "RoundFailed", message)
+    finding = Finding(ConditionType.ACCEPTED, "False", ROUND_FAILED, message)
     return job.status.model_copy(update={"conditions": _merge(job, (finding,), now)})
 
 

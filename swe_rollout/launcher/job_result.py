@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swe_rollout.cluster.job_objects import JobObject
 from swe_rollout.errors import SweRolloutError, UsageError
-from swe_rollout.spec.status import Condition, ConditionType
+from swe_rollout.spec.status import ROUND_FAILED, Condition, ConditionType
 from swe_rollout.store.summary import JobSummary
 
 
@@ -24,10 +24,14 @@ def is_complete(job: JobObject) -> bool:
     """Whether every episode is committed. Raises JobFailedError or JobRefusedError.
 
     A refusal counts only for the current generation of the spec: a corrected spec is not refused
-    until the operator has checked it.
+    until the operator has checked it. A failed round of the operator is none.
     """
     refused = _condition(job, ConditionType.ACCEPTED, "False")
-    if refused is not None and refused.observed_generation >= job.metadata.generation:
+    if (
+        refused is not None
+        and refused.reason != ROUND_FAILED
+        and refused.observed_generation >= job.metadata.generation
+    ):
         raise JobRefusedError(
             f"RolloutJob/{job.name} can't be carried out",
             why=refused.message or refused.reason,

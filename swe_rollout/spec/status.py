@@ -38,6 +38,10 @@ class ConditionType(StrEnum):
     FAILED = "Failed"
 
 
+ROUND_FAILED = "RoundFailed"
+"""The reason of a job that is not accepted because its operator failed, and will try again."""
+
+
 class Condition(Model):
     """One condition, in the form of the Kubernetes API."""
 

@@ -18,6 +18,7 @@ from rollout_operator.kube import Kube
 from rollout_operator.metrics import Metrics
 from rollout_operator.observed import Metadata, Observed, WorkerJob
 from rollout_operator.sightings import Stage
+from swe_rollout.cluster.api_error import api_error
 from swe_rollout.errors import UnreachableError
 from swe_rollout.spec.status import RolloutJobStatus
 from waits import until
@@ -84,11 +85,15 @@ async def test_what_goes_wrong_in_a_round_is_a_condition_of_its_job_and_nobody_e
     await broken.stop()
 
 
+@pytest.mark.parametrize(
+    "down",
+    [UnreachableError("no response"), *(api_error("list", code, b"") for code in (429, 503))],
+)
 async def test_an_unreachable_cluster_is_no_bug_and_is_retried_with_pauses(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, down: Exception
 ) -> None:
     monkeypatch.setattr(controller_module, "ACTIVE_INTERVAL_S", 0.3)
-    kube = FailingKube(UnreachableError("the API server does not respond"))
+    kube = FailingKube(down)
     waiting = controller_of(kube)
 
     waiting.start()

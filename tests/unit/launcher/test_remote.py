@@ -52,6 +52,9 @@ async def test_an_api_server_that_is_down_is_waited_for_once_the_job_was_seen(
 
 
 STALE = [condition("Accepted", "False", observedGeneration=1)]
+FAILED_ROUND = [
+    condition("Accepted", "False", reason="RoundFailed", observedGeneration=2, message="503")
+]
 COMPLETE = changed("MODIFIED", job("2", conditions=[condition("Complete")]))
 
 
@@ -77,8 +80,11 @@ async def test_waiting_ends_with_what_the_operator_says(
         )
 
 
-async def test_a_refusal_of_an_older_spec_is_waited_out(connect: Connect) -> None:
-    server = JobServer(gets=[job("1", conditions=STALE)], watches=[[COMPLETE]])
+@pytest.mark.parametrize("conditions", [STALE, FAILED_ROUND])
+async def test_a_refusal_of_an_older_spec_and_a_failed_round_are_waited_out(
+    conditions: list[dict[str, Any]], connect: Connect
+) -> None:
+    server = JobServer(gets=[job("1", conditions=conditions)], watches=[[COMPLETE]])
     jobs = await open_jobs(connect, server.respond)
 
     done = await wait_until_complete(jobs, decoded(job()), timeout_s=20)
