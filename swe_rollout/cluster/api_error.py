@@ -18,6 +18,8 @@ UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which the same request may succeed."""
+_RACE: Final = re.compile(r"cannot be fulfilled on resourcequotas|error looking up service account")
+"""In a refusal: creations that count against one quota at the same time, or in a new namespace."""
 
 _FIXES: dict[int, str] = {
     HTTPStatus.UNAUTHORIZED: "renew the credentials; `kubectl auth whoami` shows who you are",
@@ -93,7 +95,7 @@ class ApiError(ClusterError):
             f"Kubernetes refused to {doing}",
             why=f"{status.code} {status.reason}: {status.message}",
             fix=_FIXES.get(status.code, "") if right is None else right.fix,
-            retryable=status.code in TRANSIENT,
+            retryable=status.code in TRANSIENT or _RACE.search(status.message) is not None,
         )
         self.code = status.code
         self.reason = status.reason

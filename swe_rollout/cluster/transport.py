@@ -28,7 +28,7 @@ import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay
 from yarl import URL
 
-from swe_rollout.cluster.api_error import TRANSIENT, ApiError, BusyServerError, api_error
+from swe_rollout.cluster.api_error import ApiError, BusyServerError, api_error
 from swe_rollout.cluster.config import Access
 from swe_rollout.errors import ClusterError, UnreachableError
 from swe_rollout.types.retrying import retried
@@ -324,9 +324,7 @@ def _is_busy(error: BaseException) -> bool:
 def _is_transient(error: BaseException) -> bool:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _is_of_the_clock(error)
-    return isinstance(error, _NETWORK_ERRORS) or (
-        isinstance(error, ApiError) and error.code in TRANSIENT
-    )
+    return isinstance(error, _NETWORK_ERRORS) or (isinstance(error, ApiError) and error.retryable)
 
 
 def _is_of_the_clock(error: BaseException) -> bool:

@@ -31,10 +31,20 @@ from swe_rollout.types.episode import Failure
 from unit.conftest import Connect, access
 
 VERSION = {"gitVersion": "v1.36.3"}
+Refusal = tuple[int, str, str]
+QUOTA_RACE: Refusal = (
+    409,
+    "Conflict",
+    'Operation cannot be fulfilled on resourcequotas "q": the object has been modified',
+)
+NO_ACCOUNT: Refusal = (
+    403,
+    "Forbidden",
+    'pods "p" is forbidden: error looking up service account new/default: not found',
+)
 CUT = "cut the connection"
 NO_HTTP = "write no HTTP"
 PAGE = "<html>sign in</html>"
-Refusal = tuple[int, str, str]
 DENIED: Refusal = (403, "Forbidden", 'User "u" cannot get resource "pods"')
 UNKNOWN: Refusal = (404, "NotFound", "the server could not find the requested resource")
 UNAUTHORIZED: Refusal = (401, "Unauthorized", "Unauthorized")
@@ -86,6 +96,8 @@ async def test_a_request_carries_the_token(connect: Connect) -> None:
     [
         *(((code, "InternalError", ""),) for code in (500, 503, 504)),
         ("in a second",),
+        (QUOTA_RACE,),
+        (NO_ACCOUNT,),
         (CUT,),
         (NO_HTTP,),
         (PAGE,),
