@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ def read_json(text: str, start: int = 0, limit: int | None = None) -> JsonText:
     """Decode the value at `start`, skipping white space; ValueError says what is wrong and where.
 
     Raises JsonEndsError if the text up to `limit` merely ends too soon. Duplicate keys, NaN and
-    Infinity, lone surrogates, and values nested more than a hundred levels deep are not accepted.
+    Infinity, also as 1e999, lone surrogates, and values nested more than a hundred levels deep are
+    not accepted.
     """
     limit = len(text) if limit is None else limit
     begin = skip_space(text, start)
@@ -138,6 +140,12 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
+def _fraction(digits: str) -> float:
+    if math.isinf(value := float(digits)):
+        raise _NotJsonError("its JSON is invalid: a number is too large")
+    return value
+
+
 def _no_constant(name: str) -> NoReturn:
     raise _NotJsonError(f"its JSON is invalid: {name} is no JSON")
 
@@ -145,5 +153,8 @@ def _no_constant(name: str) -> NoReturn:
 _MAX_DIGITS = 1000
 """Python refuses to read 4,300 digits; records hold at most 19."""
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_int=_integer, parse_constant=_no_constant
+    object_pairs_hook=_unique,
+    parse_int=_integer,
+    parse_float=_fraction,
+    parse_constant=_no_constant,
 )
