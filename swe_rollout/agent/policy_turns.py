@@ -126,9 +126,9 @@ class PolicyTurns:
     def _overflow(self, branch: OpenBranch, why: str) -> StopReason:
         """Return the stop reason for a request that does not fit.
 
-        Raises PromptTooLongError if it is the first request of the episode.
+        Raises PromptTooLongError if nothing was sampled in the episode yet.
         """
-        if branch.index == 0 and not self._state.turns:
+        if branch.index == 0 and not (self._state.turns or branch.log.sampled):
             raise PromptTooLongError(why)
         return StopReason.CONTEXT_FULL
 

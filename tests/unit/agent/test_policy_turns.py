@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from swe_rollout.engine.base import GenerateRequest
+from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import EngineError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind
@@ -119,3 +120,16 @@ async def test_an_engine_that_samples_nothing_at_first_has_failed_not_the_task()
     with pytest.raises(EngineError, match="the engine sampled nothing") as caught:
         await loop_of(Full([[]])).run()
     assert "context_tokens" in caught.value.fix
+
+
+async def test_a_first_turn_that_overflows_where_it_was_aborted_is_kept() -> None:
+    class Small(Aborting):
+        def answer(self, request: GenerateRequest) -> Generation:
+            if len(self.requests) > 1:
+                raise ContextOverflowError("the input is longer than the model's context")
+            return super().answer(request)
+
+    loop = loop_of(Small([encode(SUBMIT + END)]))
+
+    assert await loop.run() is StopReason.CONTEXT_FULL
+    assert [turn.completion_tokens for turn in loop.turns] == [loop.log.sampled] == [Small.step]
