@@ -88,7 +88,8 @@ class PythonGrammar(ToolCallParser):
     ) -> tuple[ToolCall, ...]:
         text = sampled.text
         start = text_start(sampled, reasoning)
-        known = "|".join(re.escape(tool.name) for tool in tools)
+        # A sub-agent may have no tools, and no name is not an empty one.
+        known = "|".join(re.escape(tool.name) for tool in tools) or r"(?!)"
         begun = re.compile(rf"^\[[A-Za-z_][\w.]*\(|\[(?:{known})\(", re.MULTILINE)
 
         def begins(at: int) -> Mark | None:

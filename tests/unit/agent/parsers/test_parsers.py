@@ -111,6 +111,13 @@ def test_text_counts_where_the_vocabulary_has_no_such_token() -> None:
     assert (call.status, call.name) == (OK, "submit")
 
 
+@pytest.mark.parametrize("form", ToolFormat)
+def test_a_list_of_pairs_is_no_call_of_an_agent_without_tools(form: ToolFormat) -> None:
+    words = SampledText("The pairs are [(1, 2), (3, 4)].", ())
+
+    assert parser_for(form).parse(words, tools=(), reasoning=Reasoning()) == ()
+
+
 def test_offsets_of_control_tokens_hold_where_characters_are_spread_over_ids() -> None:
     ids = ENCODING.encode([Scaffold("日本🙂<think>é</think>")])
 
