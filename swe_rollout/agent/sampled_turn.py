@@ -20,7 +20,6 @@ from swe_rollout.agent.parsers.base import (
     SampledText,
     ToolCallParser,
     not_run,
-    reasoning_is_open,
     thoughts,
     unless_refused,
 )
@@ -182,7 +181,7 @@ def read_cut_turn(renderer: Renderer, ids: Sequence[int], *, opens_reasoning: bo
         sampled.whole,
         words_of(sampled, reasoning),
         (cut_call(len(ids)),),
-        reasoning_is_open=reasoning_is_open(sampled, reasoning),
+        reasoning_is_open=thoughts(sampled, reasoning) is None,
     )
 
 

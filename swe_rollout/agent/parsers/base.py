@@ -95,6 +95,10 @@ class SampledText:
         starts = self._offsets.get(delimiter)
         if starts is None:
             found = () if delimiter in self.atomic else _occurrences(self.text, delimiter)
+            if delimiter.startswith(tuple(self.atomic)):
+                # A token and the text behind it, as harmony's and Gemma's reasoning begins.
+                real = {mark.start for mark in self.marks}
+                found = (at for at in found if at in real)
             starts = self._offsets[delimiter] = list(found)
         index = bisect_left(starts, start)
         return starts[index] if index < len(starts) else None
@@ -237,11 +241,6 @@ def text_start(sampled: SampledText, reasoning: Reasoning) -> int:
             return at
         at = _behind(sampled, reasoning.closer, start)
     return len(sampled.text) if at is None else at
-
-
-def reasoning_is_open(sampled: SampledText, reasoning: Reasoning) -> bool:
-    """Return whether a truncated turn ends inside its reasoning."""
-    return thoughts(sampled, reasoning) is None
 
 
 def thoughts(sampled: SampledText, reasoning: Reasoning) -> list[tuple[int, int]] | None:

@@ -164,6 +164,8 @@ def encoding_of(form: ToolFormat) -> Encoding:
         tokens = [*control_tokens(written), *re.findall(r"</?\w[\w:]*>|functools", written)]
     if form is ToolFormat.DEEPSEEK_V32:
         tokens = ["｜DSML｜"]
+    if form is ToolFormat.GEMMA4:
+        tokens += ["<|channel>", "<channel|>"]
     vocabulary = Tokenizer.from_str(json.dumps(definition))
     vocabulary.add_tokens([AddedToken(each, normalized=False) for each in dict.fromkeys(tokens)])
     return Encoding(vocabulary)
@@ -230,6 +232,21 @@ def test_a_call_does_not_run_where_one_of_its_delimiters_is_only_spelled(
         ids = encoding.encode([Scaffold(before), Body(token), Scaffold(after)])
         found = parse(form, encoding.sampled(ids))
         assert [c for c in found if c.status is CallStatus.OK] == [], token
+
+
+def test_a_start_of_reasoning_that_is_only_spelled_swallows_no_call() -> None:
+    encoding = encoding_of(ToolFormat.GEMMA4)
+    marks = Reasoning("<|channel>thought\n", "<channel|>")
+    written = Scaffold(write_calls(ToolFormat.GEMMA4, [call({"text": "ls"})]))
+
+    def statuses(opener: Scaffold | Body) -> list[CallStatus]:
+        sampled = encoding.sampled(encoding.encode([opener, written]))
+        found = parser_for(ToolFormat.GEMMA4).parse(sampled, tools=TOOLS, reasoning=marks)
+        return [each.status for each in found]
+
+    assert marks.opener not in encoding.atomic
+    assert statuses(Body(marks.opener)) == [CallStatus.OK]
+    assert statuses(Scaffold(marks.opener)) == []
 
 
 def test_a_dsml_tag_that_is_only_spelled_is_part_of_a_value() -> None:
