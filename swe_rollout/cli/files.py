@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ from swe_rollout.errors import UsageError
 from swe_rollout.text.paths import why_missing
 
 _PAGE = b"<!doctype html"
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS})
+"""What the machine says of a path that a user may not use, even to look whether it is there."""
 
 
 @contextmanager
@@ -23,6 +26,17 @@ def writing(path: Path) -> Iterator[None]:
         raise UsageError(
             f"{path} can't be written", why=_reason(path, error), fix=_fix(path)
         ) from error
+
+
+def refused_path(error: BaseException) -> UsageError | None:
+    """Return the error for a path that the machine refuses, or None for any other error."""
+    if not isinstance(error, OSError) or error.errno not in _REFUSED or error.filename is None:
+        return None
+    return UsageError(
+        f"{error.filename} can't be used",
+        why=error.strerror or str(error),
+        fix="give this user access to it, or name another path",
+    )
 
 
 def require_new(path: Path, *, overwrite: bool) -> None:

@@ -165,12 +165,15 @@ def _expected(error: Exception) -> int | None:
 
     Return None for others: bugs.
     """
+    from swe_rollout.cli.files import refused_path
     from swe_rollout.cli.wrong_usage import as_usage_error, is_parse_error, shows_help
 
     if (lack := lacking_program(error)) is not None:
         return _shown(lack)
     if user_code(error) is not None:
         return _shown(failure_of(error, InternalError, "code of yours"))
+    if (refused := refused_path(error)) is not None:
+        return _shown(refused)
     if not is_parse_error(error):
         return None
     if shows_help(error):

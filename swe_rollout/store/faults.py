@@ -56,6 +56,7 @@ _RESOLVE_LATER = "failed to lookup address information: Temporary"
 _OF_FOLDERS = {
     "No space left on device": "free space on its disk",
     "Disk quota exceeded": "free space, or raise the quota of this user",
+    "File name too long": "correct the address: no part of a path has more than 255 bytes",
     "Read-only file system": "mount it for writing; a disk with errors is mounted read-only",
 }
 """Fixes by the operating system's error message."""
