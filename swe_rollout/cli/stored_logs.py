@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from swe_rollout.cli import stored_display
 from swe_rollout.cli.job_address import LogFilter, ViewTarget, find_in_store
+from swe_rollout.cli.job_tables import write_left_out
 from swe_rollout.cli.output import say, write_lines
 from swe_rollout.cli.run_display import episode_line
 from swe_rollout.errors import UsageError
@@ -20,6 +21,7 @@ from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally
 from swe_rollout.text.escaping import one_line
 from swe_rollout.text.formatting import format_duration, logfmt
+from swe_rollout.text.paths import instead
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.turn import CallStatus, Turn
@@ -67,6 +69,7 @@ async def print_stored(log: ViewTarget, *, follow: bool) -> None:
         await _rest(log.ref, time.monotonic() - began_s)
     if left:
         say(f"{left} episodes are not committed yet; -f waits for them")
+    write_left_out(tally.damaged)
 
 
 def _add(lines: BinaryIO, trajectory: Trajectory) -> bytes:
@@ -109,6 +112,13 @@ def at_time(time_: str, line: str) -> str:
 
 async def _print_episode(store: Store, episode: EpisodeId, *, follow: bool) -> None:
     while (found := await store.find(episode)) is None:
+        tasks = (await store.plan(episode.job)).order()
+        if episode.instance not in tasks:
+            raise UsageError(
+                f"{episode.job} has no task {episode.instance}",
+                why="no episode of it will come",
+                fix=instead(episode.instance, tasks),
+            )
         if not follow:
             raise UsageError(
                 f"{episode} is not in the store",

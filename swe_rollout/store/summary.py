@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import reduce
@@ -202,6 +202,11 @@ class JobTally:
     def listed(self) -> frozenset[EpisodeId]:
         """The episodes in the store at the last call, including unreadable ones."""
         return self._listing.episodes
+
+    @property
+    def damaged(self) -> Sequence[DamagedRecord]:
+        """The records that can't be read, so far."""
+        return self._damaged
 
     async def skip_listed(self) -> None:
         """Skip the trajectories now in the store."""

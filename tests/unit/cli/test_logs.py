@@ -14,7 +14,7 @@ from swe_rollout.cli.stored_logs import find_stored, print_stored
 from swe_rollout.errors import UsageError
 from swe_rollout.store.store import Store
 from unit.cli.cli_parts import Cli
-from unit.cli.store_parts import EPISODES, stored
+from unit.cli.store_parts import EPISODES, damage, stored
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,25 @@ def test_the_log_of_a_stored_episode_is_a_line_for_each_turn(address: str, cli: 
     assert "calls=invalid_json" in turns[1]
     assert " episode_done " in done
 
-    cli("logs", f"{address}/a/7", code=2)
+    assert "-f waits for it" in cli("logs", f"{address}/a/7", code=2).err
     cli("logs", "file:///none/demo", code=2)
+
+
+def test_the_log_of_a_stored_job_names_the_records_that_it_can_not_show(
+    address: str, cli: Cli
+) -> None:
+    damage(address, 0)
+    told = cli("logs", address)
+    assert len(told.out.splitlines()) == 1
+    assert f"left out: file://{address}/episodes/a/0/trajectory.json.zst is damaged" in told.err
+
+
+def test_nobody_waits_for_an_episode_of_a_task_that_the_job_does_not_have(
+    address: str, cli: Cli
+) -> None:
+    told = cli("logs", f"{address}/aa/0", "-f", code=2).err
+    assert "demo has no task aa" in told
+    assert "did you mean a?" in told
 
 
 async def test_the_log_of_a_stored_job_is_followed_to_its_last_episode(
