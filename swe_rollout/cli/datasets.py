@@ -105,7 +105,7 @@ def rows(
     from swe_rollout.datasets.swebench_row import to_row
 
     if output_file is not None:
-        require_new(output_file, overwrite=overwrite)
+        output_file = require_new(output_file, overwrite=overwrite)
     named = named_dataset(dataset, include=include or (), skip_bad_rows=skip_bad_rows)
     instances = asyncio.run(named.load())
     lines = [json.dumps(to_row(instance), ensure_ascii=False) for instance in instances]

@@ -176,6 +176,9 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
     store = target.open_store()
     plan = await store.plan(target.ref.job)
     if target.episode is not None:
+        if options.sample not in (None, target.episode.sample):
+            fix = f"leave --sample out, or export {target.ref}"
+            raise UsageError(f"{address} is sample {target.episode.sample}", fix=fix)
         episodes, strays = [target.episode], tuple[str, ...]()
         await store.read(target.episode)
     else:
@@ -183,7 +186,7 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
         strays = listing.strays
         episodes = _chosen(listing.episodes, target.ref.job, options.sample, plan.episodes)
     if not _is_folder(options.to, target):
-        require_new(path, overwrite=options.overwrite)
+        path = require_new(path, overwrite=options.overwrite)
     form = await _format(target, store, options)
     with writing(path):
         done, damaged = await _write(episodes, path, form, store, _what(target, options))

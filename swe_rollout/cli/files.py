@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from swe_rollout.errors import UsageError
-from swe_rollout.text.paths import why_missing
+from swe_rollout.text.paths import behind_links, is_special, why_missing
 
 _PAGE = b"<!doctype html"
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS})
@@ -39,20 +39,30 @@ def refused_path(error: BaseException) -> UsageError | None:
     )
 
 
-def require_new(path: Path, *, overwrite: bool) -> None:
-    """Raise UsageError for a folder, or for an existing file that may not be overwritten."""
+def require_new(path: Path, *, overwrite: bool) -> Path:
+    """Return where a new file is to be written: `path`, or what it links to.
+
+    Raises UsageError for anything else that is there, and for a file unless it may be overwritten.
+    """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", fix=f"name a file in it: -O {path / 'FILE'}")
+    if is_special(path) or str(path) == "-":
+        raise UsageError(
+            f"{path} is no file", why="the output is a file of its own", fix="name one: -O FILE"
+        )
     if path.is_file() and not overwrite:
         raise UsageError(
             f"{path} exists already",
             why="it may be something else than an earlier export",
             fix="name another file (-O FILE), or replace this one by --overwrite",
         )
+    return behind_links(path)
 
 
 def require_page(path: Path) -> None:
     """Raise UsageError for an existing file other than a page, as `view` only replaces pages."""
+    if str(path) == "-":
+        raise UsageError("- is no file", why="a page is a file of its own", fix="name one: -O FILE")
     if not path.is_file():
         return
     with path.open("rb") as file:

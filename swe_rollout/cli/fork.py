@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swe_rollout.cli.files import writing
+from swe_rollout.cli.files import require_new, writing
 from swe_rollout.cli.job_address import JobLocation, find_target
 from swe_rollout.cli.job_file import in_sandbox, overrides_of
 from swe_rollout.cli.options import (
@@ -21,6 +21,7 @@ from swe_rollout.cli.options import (
     Name,
     Namespace,
     OutputFormat,
+    Overwrite,
     SandboxChoice,
     Sets,
     Shown,
@@ -69,6 +70,7 @@ def fork(
     samples: Samples = 1,
     train_inherited: TrainInherited = False,
     output_file: JobFile = None,
+    overwrite: Overwrite = False,
     join: Join = False,
     display: Shown = DisplayKind.AUTO,
     output: Form = OutputFormat.TABLE,
@@ -90,6 +92,8 @@ def fork(
         f"spec.fork.trainInherited={'true' if train_inherited else 'false'}",
         *overrides_of(sets, store=None, name=name, skip_bad_rows=False),
     ]
+    if output_file is not None:
+        output_file = require_new(output_file, overwrite=overwrite)
     job = asyncio.run(_job(address, JobLocation(namespace, context), turn, overrides))
     if sandbox is not None:
         job = in_sandbox(job, sandbox)

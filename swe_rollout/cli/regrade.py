@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swe_rollout.cli.files import writing
+from swe_rollout.cli.files import require_new, writing
 from swe_rollout.cli.interrupt import run_async
 from swe_rollout.cli.job_address import JobLocation
 from swe_rollout.cli.options import (
@@ -17,6 +17,7 @@ from swe_rollout.cli.options import (
     Namespace,
     OtherDatasetName,
     OutputFormat,
+    Overwrite,
     SandboxChoice,
     SandboxCount,
     StoredAddress,
@@ -50,6 +51,7 @@ def regrade(
     with_files: WithFiles = None,
     parallelism: SandboxCount = 2,
     output_file: ReportFile = None,
+    overwrite: Overwrite = False,
     output: Form = OutputFormat.TABLE,
 ) -> None:
     """Grade stored patches again, and report verdicts that change and tests that are flaky.
@@ -63,6 +65,8 @@ def regrade(
     """
     from swe_rollout.worker.regrade import RegradeReport
 
+    if output_file is not None:
+        output_file = require_new(output_file, overwrite=overwrite)
     report = RegradeReport(times)
     options = WorkOptions(sandbox, dataset, with_files or ())
     work = _regrade(address, JobLocation(namespace, context), options, parallelism, report)

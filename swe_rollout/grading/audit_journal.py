@@ -15,7 +15,7 @@ import msgspec
 
 from swe_rollout.errors import UsageError
 from swe_rollout.grading.audit import Audit
-from swe_rollout.text.paths import unused_name
+from swe_rollout.text.paths import behind_links, is_special, unused_name
 from swe_rollout.types.bad_rows import MAX_LINE_BYTES, BadRow
 from swe_rollout.types.instance import Instance
 
@@ -61,13 +61,14 @@ class AuditJournal:
 
     def write_quarantine(self, rows: Collection[Key]) -> int:
         """Replace the quarantine file with the bad rows among these; return how many there are."""
-        count, part = 0, unused_name(self.quarantine)
+        target = behind_links(self.quarantine)
+        count, part = 0, unused_name(target)
         with part.open("wb") as file:
             for each in self.results():
                 if each.is_bad and _key(each) in rows:
                     file.write(each.bad_row().to_line())
                     count += 1
-        part.replace(self.quarantine)
+        part.replace(target)
         return count
 
     def _newest(self) -> dict[Key, Audit]:
@@ -81,7 +82,13 @@ class AuditJournal:
         return found
 
     def _require_own(self) -> None:
-        """Refuse to overwrite a file of another kind, such as the rows themselves."""
+        """Refuse to overwrite a file of another kind, such as the rows themselves, or a device."""
+        if is_special(self.quarantine):
+            raise UsageError(
+                f"{self.quarantine} is no file",
+                why="the quarantine file is a file of its own",
+                fix="name one: -O quarantine.jsonl",
+            )
         try:
             with self.quarantine.open("rb") as file:
                 line = file.readline(MAX_LINE_BYTES + 1)

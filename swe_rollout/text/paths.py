@@ -41,6 +41,16 @@ def unused_name(path: Path) -> Path:
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
 
 
+def behind_links(path: Path) -> Path:
+    """Return the file that a link leads to: it is to be replaced, and not the link."""
+    return path.resolve() if path.is_symlink() else path
+
+
+def is_special(path: Path) -> bool:
+    """Whether a device, a pipe or a socket is there, which nothing may replace."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
 def why_missing(path: Path) -> str:
     """Return the first folder above `path` that does not exist; empty if all of them exist."""
     folder = path.absolute().parent

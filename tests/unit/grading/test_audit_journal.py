@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,21 @@ def test_a_file_of_another_kind_is_never_overwritten(tmp_path: Path) -> None:
         AuditJournal(rows, 3).open()
     assert rows.read_text() == '{"instance_id": "one"}\n'
     assert not (tmp_path / "rows.jsonl.audited").exists()
+
+
+def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="pipe is no file"):
+        AuditJournal(pipe, 3).open()
+    assert pipe.is_fifo()
+
+
+def test_what_a_link_leads_to_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(real)
+    found = AuditJournal(link, 3)
+    found.open()
+    found.write_quarantine(())
+    assert link.is_symlink()
+    assert real.read_bytes() == b""
