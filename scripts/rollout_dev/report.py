@@ -9,12 +9,20 @@ which says how to install it.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import logging
-from collections.abc import Mapping
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import structlog
+
+from rollout_dev.dev_cluster.errors import ScriptError
+from swe_rollout.errors import SweRolloutError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,8 @@ class Report:
     ok: bool
     ratios: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    text: str = ""
+    """What people read in place of the rows."""
 
     def to_json(self) -> str:
         """Return one object on one line."""
@@ -69,9 +79,9 @@ class Report:
         lines += [f"{name:40}{value:g}" for name, value in self.ratios.items()]
         return "\n".join([*lines, *self.notes, "ok" if self.ok else "NOT OK"])
 
-    def printed(self, *, as_json: bool, text: str = "") -> int:
+    def printed(self, *, as_json: bool) -> int:
         """Print the object, or its text; return the exit status."""
-        print(self.to_json() if as_json else text or self.to_text(), flush=True)
+        print(self.to_json() if as_json else self.text or self.to_text(), flush=True)
         return 0 if self.ok else 1
 
 
@@ -91,6 +101,80 @@ def parser(
     if kubeconfig:
         made.add_argument("--kubeconfig", help="default: $KUBECONFIG, then ~/.kube/config")
     return made
+
+
+class Option(NamedTuple):
+    """An option of a program, as `add_argument` takes it."""
+
+    names: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+
+def option(*names: str, **settings: Any) -> Option:
+    """Return an option with the arguments of `add_argument`."""
+    return Option(names, settings)
+
+
+_Measure: TypeAlias = Callable[[argparse.Namespace], Report | Coroutine[object, object, Report]]
+_Program: TypeAlias = Callable[[Sequence[str]], int]
+
+
+def program(
+    *options: Option, quick: str = "", kubeconfig: bool = False
+) -> Callable[[_Measure], _Program]:
+    """Make a program of a function that returns a report: one that takes arguments and prints.
+
+    It returns the exit status; a coroutine leaves the process, because clients may hang in threads.
+    `given.error` ends it like a wrong option. Log events below critical are dropped: expected
+    failures would fill the terminal.
+    """
+
+    def of(measure: _Measure) -> _Program:
+        def main(arguments: Sequence[str]) -> int:
+            command = " ".join(measure.__module__.split(".")[1:])
+            doc = sys.modules[measure.__module__].__doc__
+            made = parser(f"scripts/{command}", doc, quick=quick, kubeconfig=kubeconfig)
+            for each in options:
+                made.add_argument(*each.names, **each.settings)
+            made.set_defaults(error=made.error)
+            given = made.parse_args(arguments)
+            silence_logs()
+            try:
+                report = measure(given)
+            except (ScriptError, SweRolloutError) as error:
+                sys.stderr.write(f"{error}\n")
+                return error.exit_code
+            if isinstance(report, Coroutine):
+                _run_and_leave(report, as_json=given.json)
+            return report.printed(as_json=given.json)
+
+        return main
+
+    return of
+
+
+def _run_and_leave(work: Coroutine[object, object, Report], *, as_json: bool) -> NoReturn:
+    """Run `work`, print, and end the process, whatever threads still hang.
+
+    SIGINT and SIGTERM cancel the work, so that it can clean up.
+    """
+    try:
+        code = asyncio.run(_cancelled_by_sigterm(work)).printed(as_json=as_json)
+    except (ScriptError, SweRolloutError) as error:
+        sys.stderr.write(f"{error}\n")
+        code = error.exit_code
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        code = 130
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _cancelled_by_sigterm(work: Coroutine[object, object, Report]) -> Report:
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work
 
 
 def silence_logs() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from e2e.command import ROOT
-from rollout_dev.stepped_clock import INSTALL, LIBRARY
+from rollout_dev.conformance.stepped_clock import INSTALL, LIBRARY
 
 _SIZE = ("--episodes", "4", "--turns", "12", "--parallelism", "4", "--pause", "0.3")
 _SMALL = ("--episodes", "2", "--turns", "10", "--parallelism", "2", "--pause", "0.3")

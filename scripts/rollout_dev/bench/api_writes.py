@@ -9,11 +9,12 @@ counted.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rollout_dev.bench.cluster_job import SMALL, ApiWrite, JobRun, JobSize, Place, measured
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.bench.cluster_job import SMALL, ApiWrite, JobRun, JobSize, new_place
+from rollout_dev.report import Report, Row, program
 
 NAME = "api_writes"
 WRITES_LIMIT = 2.5
@@ -26,17 +27,12 @@ FULL = JobSize(("python-dotenv", "semver", "sqlparse", "tomlkit"), 12)
 QUICK = JobSize(("semver",), 40)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the job, count its writes and print; exit with 0 if the limit holds."""
-    given = parser(
-        "scripts/bench api_writes", __doc__, quick="a smaller job, under a minute"
-    ).parse_args(arguments)
+@program(quick="a smaller job, under a minute")
+def main(given: Namespace) -> Report:
+    """Run the job and count its writes."""
     size = QUICK if given.quick else FULL
-    return measured(lambda place: _measure(place, size), as_json=given.json)
-
-
-def _measure(place: Place, size: JobSize) -> Report:
-    return _report(place.run("api-writes", size, {"pod": SMALL}), size)
+    with new_place() as place:
+        return _report(place.run("api-writes", size, {"pod": SMALL}), size)
 
 
 def _report(run: JobRun, size: JobSize) -> Report:

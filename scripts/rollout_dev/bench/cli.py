@@ -15,12 +15,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.spec.load import load_job
 from swe_rollout.store.store import Store
 
@@ -47,17 +48,14 @@ class Cost:
     cpu_ms: float
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goal is met."""
-    options = parser("scripts/bench cli", __doc__, quick="fewer rounds")
-    options.add_argument("--job", help="a stored job, whose episodes `status` reads")
-    given = options.parse_args(arguments)
+@program(option("--job", help="a stored job, whose episodes `status` reads"), quick="fewer rounds")
+def main(given: Namespace) -> Report:
+    """Measure the commands."""
     with tempfile.TemporaryDirectory(prefix="bench-cli-") as folder:
         asyncio.run(_begin(f"file://{folder}/runs"))
         job = str(Path(given.job).resolve()) if given.job else "runs/release-pairs"
         costs = _measure(_subjects(job), Path(folder), rounds=3 if given.quick else 15)
-    report = _report(costs)
-    return report.printed(as_json=given.json)
+    return _report(costs)
 
 
 async def _begin(store: str) -> None:

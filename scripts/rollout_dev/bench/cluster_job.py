@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +23,6 @@ from typing import Final
 from rollout_dev.dev_cluster.api import Json, inner, text
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import PREREQUISITE, ScriptError
-from rollout_dev.report import Report
 from swe_rollout.spec.status import RolloutJobStatus, State
 
 SYSTEM = "swe-rollout-system"
@@ -184,19 +183,9 @@ def _job(name: str, size: JobSize, sandbox: Mapping[str, object]) -> Mapping[str
     }
 
 
-def measured(measure: Callable[[Place], Report], *, as_json: bool) -> int:
-    """Measure in a new namespace and print the report; return the exit status."""
-    try:
-        with _place() as place:
-            report = measure(place)
-    except ScriptError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    return report.printed(as_json=as_json)
-
-
 @contextmanager
-def _place() -> Iterator[Place]:
+def new_place() -> Iterator[Place]:
+    """Make a namespace on the dev cluster, and delete it after the block."""
     checkout = Checkout.here()
     if not (checkout.logs / "audit.log").exists():
         raise ScriptError(

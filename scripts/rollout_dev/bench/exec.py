@@ -12,12 +12,12 @@ import resource
 import statistics
 import sys
 import time
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn
 
 from rollout_dev.exec_clients import catalog, ours
 from rollout_dev.exec_clients.base import (
@@ -28,12 +28,10 @@ from rollout_dev.exec_clients.base import (
     Runner,
     Site,
     Stream,
-    leave,
     open_site,
     room_for,
-    run_or_leave,
 )
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.cluster.exec import ExecTarget
 from swe_rollout.sandbox.pods import pod_spec
 from swe_rollout.sandbox.pods.running import RunningPod
@@ -190,19 +188,16 @@ FULL = Size(rounds=7, turns=5, pods=(1, 16, 64), ours=20, theirs=2, busy=50)
 QUICK = Size(rounds=5, turns=3, pods=(1, 4), ours=20, theirs=1, busy=20)
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Measure and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench exec", __doc__, quick="fewer rounds and pods", kubeconfig=True)
-    options.add_argument("--image", default=IMAGE, help="of the pods; needs head and wc")
-    given = options.parse_args(arguments)
-    size = QUICK if given.quick else FULL
-    report = run_or_leave(_measure(size, given.kubeconfig, given.image))
-    leave(report.printed(as_json=given.json))
-
-
-async def _measure(size: Size, kubeconfig: str | None, image: str) -> Report:
+@program(
+    option("--image", default=IMAGE, help="of the pods; needs head and wc"),
+    quick="fewer rounds and pods",
+    kubeconfig=True,
+)
+async def main(given: Namespace) -> Report:
+    """Measure all clients."""
+    size, image = QUICK if given.quick else FULL, given.image
     async with (
-        open_site(kubeconfig, prefix="bench-exec-", images=(image,)) as site,
+        open_site(given.kubeconfig, prefix="bench-exec-", images=(image,)) as site,
         AsyncExitStack() as stack,
     ):
         policy = await ours.without_policy_if_forbidden(site)
@@ -230,9 +225,9 @@ async def _subjects(
             per_pod=size.busy,
         )
     ]
-    for name, program in ((ECHOED, ECHO), (FLOOR, SHELL)):
+    for name, argv in ((ECHOED, ECHO), (FLOOR, SHELL)):
         target = ExecTarget(site.namespace, pods[0].name, pod_spec.CONTAINER)
-        stream = await Stream.open(site.client, target, program)
+        stream = await Stream.open(site.client, target, argv)
         stack.push_async_callback(stream.aclose)
         found.append(Subject(name, [_Floor(stream)], size.ours, 0))
     kubeconfig, container = str(site.kubeconfig), pod_spec.CONTAINER

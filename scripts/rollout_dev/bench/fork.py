@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -30,10 +31,10 @@ from rollout_dev.bench.sandbox_start import until_warm
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import Progress
 from rollout_dev.dev_cluster.kind import load_images
-from rollout_dev.exec_clients.base import open_site, run_or_leave
+from rollout_dev.exec_clients.base import open_site
 from rollout_dev.images import recipe, rootfs
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.events import Event, TurnEnded
@@ -99,26 +100,23 @@ class _FirstTurns:
             self.at.setdefault(event.episode, time.monotonic())
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goal is met."""
-    options = parser("scripts/bench fork", __doc__, quick="fewer rounds", kubeconfig=True)
-    options.add_argument("--pods", action="store_true", help="warm pods on the dev cluster")
-    given = options.parse_args(arguments)
-    silence_logs()
-    refusal = "" if given.pods else bubblewrap.refusal()
-    if refusal:
-        report = Report("fork", (Row(FORK, skipped=refusal),), ok=False)
-    else:
-        rounds = 2 if given.quick else 8
-        with tempfile.TemporaryDirectory(prefix="bench-fork-") as home:
-            if given.pods:
-                _load_image(Path(home))
-            os.environ["XDG_CACHE_HOME"] = home
-            if given.pods:
-                report = run_or_leave(_measure_pods(Path(home), given.kubeconfig, rounds))
-            else:
-                report = asyncio.run(_measure_local(Path(home), rounds))
-    return report.printed(as_json=given.json)
+@program(
+    option("--pods", action="store_true", help="warm pods on the dev cluster"),
+    quick="fewer rounds",
+    kubeconfig=True,
+)
+async def main(given: Namespace) -> Report:
+    """Measure in local sandboxes, or in pods."""
+    if refusal := "" if given.pods else bubblewrap.refusal():
+        return Report("fork", (Row(FORK, skipped=refusal),), ok=False)
+    rounds = 2 if given.quick else 8
+    with tempfile.TemporaryDirectory(prefix="bench-fork-") as home:
+        if given.pods:
+            await asyncio.to_thread(_load_image, Path(home))
+        os.environ["XDG_CACHE_HOME"] = home
+        if given.pods:
+            return await _measure_pods(Path(home), given.kubeconfig, rounds)
+        return await _measure_local(Path(home), rounds)
 
 
 async def _measure_local(home: Path, rounds: int) -> Report:

@@ -14,6 +14,7 @@ import asyncio
 import statistics
 import sys
 import time
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,7 +33,7 @@ from rollout_dev.bench.gateway_servers import (
     serving_rllm,
 )
 from rollout_dev.fileless import PrintingSandbox
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, program
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Message, MessageRole
@@ -126,17 +127,11 @@ class _Harness:
         self._body += b"," + msgspec.json.encode([message, result])[1:-1]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench gateway", __doc__, quick="one harness with 10,000 tokens")
-    given = options.parse_args(arguments)
-    silence_logs()
+@program(quick="one harness with 10,000 tokens")
+async def main(given: Namespace) -> Report:
+    """Measure all servers."""
     lengths = dict(list(LENGTHS.items())[: 1 if given.quick else None])
     at_once = (1,) if given.quick else tuple(AT_ONCE)
-    return asyncio.run(_measure(lengths, at_once)).printed(as_json=given.json)
-
-
-async def _measure(lengths: dict[str, int], at_once: Sequence[int]) -> Report:
     skipped = ""
     try:
         await asyncio.to_thread(install_rllm)
@@ -251,7 +246,3 @@ async def _agent(own: AgentParts, turns: int) -> _Agent:
     )
     await agent.begin([Message(MessageRole.USER, _OBSERVATION * turns)])
     return _Agent(agent)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -10,17 +10,17 @@ each row: the bits of the odds that are to be guessed, and what can be taken out
 
 from __future__ import annotations
 
-import asyncio
 import math
 import statistics
 import sys
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.cli.dataset_argument import NamedDataset, named_dataset
 from swe_rollout.errors import EpisodeError
 from swe_rollout.grading.grader import Grader
@@ -48,15 +48,14 @@ class _Counted(WrappedSandboxes):
         return await super().start(request)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goal is met."""
-    options = parser(f"scripts/bench {NAME}", __doc__, quick="two pairs")
-    options.add_argument("--coverage", action="store_true", help="measure rows, not seconds")
-    options.add_argument("dataset", nargs="*", default=[PAIRS], help="with --coverage")
-    given = options.parse_args(arguments)
-    silence_logs()
-    measured = _coverage(given.dataset) if given.coverage else _cost(quick=given.quick)
-    return asyncio.run(measured).printed(as_json=given.json)
+@program(
+    option("--coverage", action="store_true", help="measure rows, not seconds"),
+    option("dataset", nargs="*", default=[PAIRS], help="with --coverage"),
+    quick="two pairs",
+)
+async def main(given: Namespace) -> Report:
+    """Measure the cost of a verdict, or the coverage of datasets."""
+    return await (_coverage(given.dataset) if given.coverage else _cost(quick=given.quick))
 
 
 async def _on_each(
@@ -144,7 +143,3 @@ async def _covered(grader: Grader, _: _Counted, instance: Instance) -> Row:
     kinds = Counter(type(hole.want).__name__ for hole in holes)
     taken = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return Row(instance.instance_id, figures, {"taken_out": taken, "unproven": proof.unproven})
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from argparse import Namespace
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
 from rollout_dev.bench.common import Times, rounds
 from rollout_dev.exec_clients import ours
-from rollout_dev.exec_clients.base import Site, leave, open_site, run_or_leave
-from rollout_dev.report import Report, parser, silence_logs
+from rollout_dev.exec_clients.base import Site, open_site
+from rollout_dev.report import Report, option, program
 from swe_rollout.cluster.objects import PODS, Json, Pod
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.sandbox.pods import diagnose, pod_spec
@@ -86,20 +86,16 @@ class _Pods:
         return took_s
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Measure and print; exit with 0."""
-    options = parser("scripts/bench image_change", __doc__, quick="fewer rounds", kubeconfig=True)
-    options.add_argument("--image", default=IMAGE, help="the new image, present on the nodes")
-    given = options.parse_args(arguments)
-    silence_logs()
-    times = run_or_leave(_measure(given.kubeconfig, given.image, 5 if given.quick else 15))
-    leave(_report(times).printed(as_json=given.json))
-
-
-async def _measure(kubeconfig: str | None, image: str, count: int) -> Times:
-    times = Times()
+@program(
+    option("--image", default=IMAGE, help="the new image, present on the nodes"),
+    quick="fewer rounds",
+    kubeconfig=True,
+)
+async def main(given: Namespace) -> Report:
+    """Measure both kinds of pods."""
+    times, image = Times(), given.image
     async with (
-        open_site(kubeconfig, prefix="bench-image-", images=(image, GENERIC)) as site,
+        open_site(given.kubeconfig, prefix="bench-image-", images=(image, GENERIC)) as site,
         AsyncExitStack() as stack,
     ):
         selector = f"{pod_spec.RUN_LABEL}={_RUN}"
@@ -107,21 +103,10 @@ async def _measure(kubeconfig: str | None, image: str, count: int) -> Times:
         await watch.start()
         stack.push_async_callback(watch.aclose)
         pods = _Pods(site, watch)
-        for number in rounds(count):
+        for number in rounds(5 if given.quick else 15):
             times.add(MADE, await pods.time_new(image, number))
             times.add(CHANGED, await pods.time_change(image, number))
             times.add(OBEDIENT, await pods.time_change(image, number, _OBEDIENT_IDLE))
-    return times
-
-
-def _with_command(manifest: Json, command: tuple[str, ...]) -> Json:
-    (container,) = manifest["spec"]["containers"]
-    if command:
-        container = {**container, "command": command}
-    return {**manifest, "spec": {**manifest["spec"], "containers": [container]}}
-
-
-def _report(times: Times) -> Report:
     return Report(
         "image_change",
         times.rows("pods"),
@@ -135,3 +120,10 @@ def _report(times: Times) -> Report:
             "a sandbox's process 1 ignores TERM, so that a command can't end the sandbox",
         ),
     )
+
+
+def _with_command(manifest: Json, command: tuple[str, ...]) -> Json:
+    (container,) = manifest["spec"]["containers"]
+    if command:
+        container = {**container, "command": command}
+    return {**manifest, "spec": {**manifest["spec"], "containers": [container]}}

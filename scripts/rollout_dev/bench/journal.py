@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,7 @@ import msgspec
 import zstandard
 
 from rollout_dev.counting import write_job
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 
 GOAL: Final = 1.03
 """The most time a turn may take, relative to a turn without a journal."""
@@ -29,19 +28,14 @@ _SCRIPTS: Final = Path(__file__).parents[2]
 _POLICIES: Final = ("never", "exact")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run both, print the time of a turn; exit with 0 if the goal is met."""
-    options = parser("scripts/bench journal", __doc__)
-    options.add_argument("--episodes", type=int, default=64, help="all at once")
-    options.add_argument("--turns", type=int, default=20)
-    options.add_argument("--pause", type=float, default=0.5, help="seconds of the engine per turn")
-    options.add_argument("--rounds", type=int, default=3)
-    given = options.parse_args(arguments)
-    report = _measure(given)
-    return report.printed(as_json=given.json)
-
-
-def _measure(given: Namespace) -> Report:
+@program(
+    option("--episodes", type=int, default=64, help="all at once"),
+    option("--turns", type=int, default=20),
+    option("--pause", type=float, default=0.5, help="seconds of the engine per turn"),
+    option("--rounds", type=int, default=3),
+)
+def main(given: Namespace) -> Report:
+    """Run both, and return the time of a turn."""
     turns: dict[str, list[float]] = {policy: [] for policy in _POLICIES}
     for round_ in range(given.rounds):
         for policy in _POLICIES:

@@ -7,6 +7,7 @@
 turns, an episode's tools take a while: 86.5 % of turns follow within a second, as in recordings
 of coding agents (vllm-project/router#285). The same episodes are played with `cacheTokens: 0`,
 where all call whenever they like. What the server had computed before and computes again is read
+from argparse import Namespace
 from the `cached_tokens` of its answers.
 
 The model has random weights and such a shape that a context takes about as long to compute as a
@@ -21,12 +22,12 @@ import json
 import random
 import tempfile
 import time
-from collections.abc import Sequence
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, program
 from rollout_dev.sglang_cpu import __main__ as sglang_cpu
 from rollout_dev.sglang_cpu import environment, server
 from swe_rollout.engine.base import GenerateRequest
@@ -75,11 +76,9 @@ class _Totals:
         }
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench kv_admission", __doc__, quick="4 turns in place of 8")
-    given = options.parse_args(arguments)
-    silence_logs()
+@program(quick="4 turns in place of 8")
+def main(given: Namespace) -> Report:
+    """Start the server, and measure."""
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         flags = f"--max-total-tokens {CACHE} --max-running-requests {EPISODES}"
@@ -89,10 +88,9 @@ def main(arguments: Sequence[str]) -> int:
         served = server.Server([*command, *flags.split()])
         url = server.start(served, state=state, env=environment.variables())
         try:
-            report = asyncio.run(_measure(url, QUICK_TURNS if given.quick else TURNS))
+            return asyncio.run(_measure(url, QUICK_TURNS if given.quick else TURNS))
         finally:
             server.stop(state)
-    return report.printed(as_json=given.json)
 
 
 async def _measure(url: str, turns: int) -> Report:

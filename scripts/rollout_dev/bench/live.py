@@ -10,12 +10,12 @@ import gc
 import io
 import time
 import tracemalloc
-from collections.abc import Sequence
+from argparse import Namespace
 from typing import Final
 
 from rich.console import Console
 
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.cli.live_layout import draw
 from swe_rollout.cli.live_screen import SCREEN_S
 from swe_rollout.events import Phase
@@ -34,11 +34,9 @@ GOAL_FRAME_SHARE: Final = 0.05
 """The share of one core spent on frames."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench live", __doc__)
-    options.add_argument("--episodes", type=int, default=50_000, help="to count")
-    given = options.parse_args(arguments)
+@program(option("--episodes", type=int, default=50_000, help="to count"))
+def main(given: Namespace) -> Report:
+    """Measure the view."""
     progress = _progress(given.episodes)
     began = time.perf_counter()
     _play(progress, given.episodes)
@@ -52,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         "core_share_of_frames": round(frame_s / SCREEN_S, 4),
         "held_kib": round(held_kib, 1),
     }
-    report = Report(
+    return Report(
         "live",
         (Row("live view", figures),),
         ok=held_kib <= GOAL_KIB and frame_s / SCREEN_S <= GOAL_FRAME_SHARE,
@@ -61,7 +59,6 @@ def main(arguments: Sequence[str]) -> int:
             f"goals: {GOAL_KIB:g} KiB held, {GOAL_FRAME_SHARE:.0%} of a core for frames",
         ),
     )
-    return report.printed(as_json=given.json)
 
 
 def _progress(episodes: int) -> LiveProgress:

@@ -13,12 +13,12 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 from typing import Final
 
 from rollout_dev.bench.common import LARGE_IMAGE, Times, make_large_image, rounds
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, program
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.provider import LocalProvider
@@ -34,17 +34,15 @@ _FOLDERS: Final = 120
 _FILE_BYTES: Final = 25_000
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goal is met."""
-    given = parser("scripts/bench local_start", __doc__, quick="fewer rounds").parse_args(arguments)
-    silence_logs()
+@program(quick="fewer rounds")
+def main(given: Namespace) -> Report:
+    """Make the tree, and measure."""
     with tempfile.TemporaryDirectory(prefix="bench-local-") as home:
         os.environ["XDG_CACHE_HOME"] = home
         images = Path(home, "images")
         tree = make_large_image(images, folders=_FOLDERS, file_bytes=_FILE_BYTES)
         times = asyncio.run(_measure(images, tree, Path(home), 3 if given.quick else 10))
-    report = _report(times)
-    return report.printed(as_json=given.json)
+    return _report(times)
 
 
 async def _measure(images: Path, tree: Path, home: Path, count: int) -> Times:

@@ -8,6 +8,7 @@ of 1,000 turns.
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,7 +27,7 @@ from rollout_dev.bench.loops import (
 )
 from rollout_dev.bench.workload import Workload
 from rollout_dev.peers.environment import HOW, EpisodeDiedError, is_installed
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, program
 
 OURS: Final = "swe-rollout"
 WORKER: Final = "swe-rollout, as a worker"
@@ -63,18 +64,10 @@ FULL: Final = (Stage(1, TURNS, 7), Stage(16, TURNS, 3), Stage(64, TURNS, 5), Sta
 QUICK: Final = (Stage(1, TURNS, 3), Stage(64, 25, 3))
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run all rounds and print; exit with 0 if the goals are met."""
-    given = parser("scripts/bench loop", __doc__, quick="fewer, shorter rounds").parse_args(
-        arguments
-    )
-    silence_logs()
-    report = _measure(QUICK if given.quick else FULL, long=not given.quick)
-    return report.printed(as_json=given.json)
-
-
-def _measure(stages: Sequence[Stage], *, long: bool) -> Report:
-    work = Workload()
+@program(quick="fewer, shorter rounds")
+def main(given: Namespace) -> Report:
+    """Run all rounds."""
+    stages, work = QUICK if given.quick else FULL, Workload()
     entrants = [
         Entrant(OURS, lambda url: Ours(work, url)),
         Entrant(WORKER, lambda url: AsWorker(work, url)),
@@ -86,7 +79,7 @@ def _measure(stages: Sequence[Stage], *, long: bool) -> Report:
     found = Found({each.name: {} for each in entrants})
     for stage in stages:
         _play(stage, f"c{stage.episodes}", entrants, work, found)
-    if long:
+    if not given.quick:
         # The bare loop would write millions of numbers as text: slow, and no more informative.
         long_ones = [each for each in entrants if each.name != FLOOR]
         _play(Stage(1, LONG, 3), f"turns_{LONG}", long_ones, work, found)

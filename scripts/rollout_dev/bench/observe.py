@@ -8,6 +8,7 @@ spans, which go to an exporter that keeps nothing. Time is the CPU time of this 
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from rollout_dev.bench.loops import Batch, Entrant, Ours, Samples, play, serving
 from rollout_dev.bench.workload import Workload
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, program
 from swe_rollout.events import Events, Subscriber
 from swe_rollout.telemetry.metrics import RolloutMetrics
 from swe_rollout.telemetry.otlp import observer_of
@@ -42,14 +43,10 @@ class _Nowhere(SpanExporter):
     def shutdown(self) -> None: ...
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goals are met."""
-    given = parser("scripts/bench observe", __doc__, quick="fewer rounds").parse_args(arguments)
-    report = _measure(rounds=3 if given.quick else 11)
-    return report.printed(as_json=given.json)
-
-
-def _measure(rounds: int) -> Report:
+@program(quick="fewer rounds")
+def main(given: Namespace) -> Report:
+    """Measure all subjects."""
+    rounds = 3 if given.quick else 11
     work, samples = Workload(), {name: Samples() for name in (NONE, METRICS, BOTH)}
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(_Nowhere()))

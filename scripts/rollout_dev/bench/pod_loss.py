@@ -16,17 +16,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from rollout_dev.bench.common import Times, rounds, write_large_tree
 from rollout_dev.bench.sandbox_start import until_warm
 from rollout_dev.conformance.chaos.processes import kill_pod
 from rollout_dev.exec_clients import ours
-from rollout_dev.exec_clients.base import leave, open_site, run_or_leave
+from rollout_dev.exec_clients.base import open_site
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
-from rollout_dev.report import Report, parser, silence_logs
+from rollout_dev.report import Report, program
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.sandbox.pods.running import RunningPod
@@ -51,20 +52,12 @@ _APPLETS: Final = (
 )
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Measure and print; exit with 0 if the goals are met."""
-    given = parser(
-        "scripts/bench pod_loss", __doc__, quick="fewer rounds", kubeconfig=True
-    ).parse_args(arguments)
-    silence_logs()
-    _load_image()
-    report = _report(run_or_leave(_measure(given.kubeconfig, 3 if given.quick else 10)))
-    leave(report.printed(as_json=given.json))
-
-
-async def _measure(kubeconfig: str | None, count: int) -> Times:
-    times = Times()
-    async with open_site(kubeconfig, prefix="bench-loss-") as site:
+@program(quick="fewer rounds", kubeconfig=True)
+async def main(given: Namespace) -> Report:
+    """Load the image, and measure."""
+    await asyncio.to_thread(_load_image)
+    times, count = Times(), 3 if given.quick else 10
+    async with open_site(given.kubeconfig, prefix="bench-loss-") as site:
         await ours.without_policy_if_forbidden(site)
         numbers = itertools.count()
         async with ours.provider(site) as provider:
@@ -78,7 +71,16 @@ async def _measure(kubeconfig: str | None, count: int) -> Times:
             await (await _started(provider, numbers)).close()
             for _ in rounds(count, "round with warm pods"):
                 await _lost(provider, numbers, times, WARM, warm=1)
-    return times
+    return Report(
+        "pod_loss",
+        times.rows("samples"),
+        ok=times.p50_s(COLD) <= GOAL_S,
+        ratios={
+            "loss_to_start": times.ratio(COLD, START),
+            "warm_loss_to_start": times.ratio(WARM, START),
+        },
+        notes=(f"goal: p50 of a loss {GOAL_S:g} s",),
+    )
 
 
 async def _lost(
@@ -139,16 +141,3 @@ def _load_image() -> None:
         archive = Path(name, "image.tar")
         write_archive(_IMAGE, layers, ImageConfig(), archive)
         subprocess.run([_SCRIPTS / "dev-cluster", "load-image", archive], check=True)
-
-
-def _report(times: Times) -> Report:
-    return Report(
-        "pod_loss",
-        times.rows("samples"),
-        ok=times.p50_s(COLD) <= GOAL_S,
-        ratios={
-            "loss_to_start": times.ratio(COLD, START),
-            "warm_loss_to_start": times.ratio(WARM, START),
-        },
-        notes=(f"goal: p50 of a loss {GOAL_S:g} s",),
-    )

@@ -7,13 +7,14 @@ small: 50 tasks of 40 samples would take hours here. A pod never serves two samp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from rollout_dev.bench.api_writes import PODS_LIMIT
-from rollout_dev.bench.cluster_job import SMALL, JobRun, JobSize, Place, measured
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.bench.cluster_job import SMALL, JobRun, JobSize, Place, new_place
+from rollout_dev.report import Report, Row, program
 
 PER_RUN: Final = "a pod for each run"
 FOLLOWS: Final = "tests follow the agent"
@@ -30,11 +31,11 @@ _SANDBOXES: Final[Mapping[str, Mapping[str, object]]] = {
 }
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the jobs and print; exit with 0 if the goals are met."""
-    given = parser("scripts/bench recycle", __doc__, quick="one task").parse_args(arguments)
-    size = QUICK if given.quick else FULL
-    return measured(lambda place: _measure(place, size), as_json=given.json)
+@program(quick="one task")
+def main(given: Namespace) -> Report:
+    """Run the jobs."""
+    with new_place() as place:
+        return _measure(place, QUICK if given.quick else FULL)
 
 
 def _measure(place: Place, size: JobSize) -> Report:

@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from typing import NoReturn
 
 from tenacity import AsyncRetrying, TryAgain, stop_after_delay, wait_fixed
 
 from rollout_dev.bench.common import Times, rounds
 from rollout_dev.exec_clients import ours
-from rollout_dev.exec_clients.base import Site, Stream, leave, open_site, run_or_leave
-from rollout_dev.report import Report, parser, silence_logs
+from rollout_dev.exec_clients.base import Site, Stream, open_site
+from rollout_dev.report import Report, option, program
 from swe_rollout.cluster.exec import ExecTarget
 from swe_rollout.cluster.objects import PODS
 from swe_rollout.cluster.watch import PodWatch
@@ -39,22 +39,16 @@ _POLL_S = 0.02
 _WARM_WITHIN_S = 60.0
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Measure and print; exit with 0 if the goal is met."""
-    options = parser("scripts/bench sandbox_start", __doc__, quick="fewer rounds", kubeconfig=True)
-    options.add_argument("--image", default=IMAGE, help="of the pods, present on the nodes")
-    given = options.parse_args(arguments)
-    silence_logs()
-    count = 5 if given.quick else 15
-    report = _report(*run_or_leave(_measure(given.kubeconfig, given.image, count)))
-    leave(report.printed(as_json=given.json))
-
-
-async def _measure(kubeconfig: str | None, image: str, count: int) -> tuple[Times, tuple[str, ...]]:
-    """Return the samples, and notes for the reader."""
-    times = Times()
+@program(
+    option("--image", default=IMAGE, help="of the pods, present on the nodes"),
+    quick="fewer rounds",
+    kubeconfig=True,
+)
+async def main(given: Namespace) -> Report:
+    """Measure ours and the floor."""
+    times, image, count = Times(), given.image, 5 if given.quick else 15
     async with (
-        open_site(kubeconfig, prefix="bench-start-", images=(image,)) as site,
+        open_site(given.kubeconfig, prefix="bench-start-", images=(image,)) as site,
         AsyncExitStack() as stack,
     ):
         note = await ours.without_policy_if_forbidden(site)
@@ -69,7 +63,7 @@ async def _measure(kubeconfig: str | None, image: str, count: int) -> tuple[Time
             await _ours(provider, image, numbers, times)
             await _bare(site, watch, image, times, name=f"bare-{number}")
         await _warm_claims(site, image, count, times)
-    return times, (note,) if note else ()
+    return _report(times, (note,) if note else ())
 
 
 async def _ours(provider: PodProvider, image: str, numbers: Iterator[int], times: Times) -> None:

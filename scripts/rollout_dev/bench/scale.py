@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
@@ -40,7 +41,7 @@ from rollout_dev.bench.scale_scene import (
 from rollout_dev.dev_cluster import native
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import Progress, ScriptError
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout import RolloutJob
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS
@@ -144,27 +145,20 @@ def _by_verb(counted: Counter[str]) -> Counter[str]:
     return found
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the jobs and print; exit with 0 if the goals hold."""
-    made = parser("scripts/bench scale", __doc__, quick="100 pods, on 50 nodes")
-    made.add_argument("--pods", type=int, default=5000, help="default: 5000, after 500 and 2000")
-    made.add_argument("--alone", action="store_true", help="no other sizes")
-    made.add_argument("--rounds", type=float, default=2.0, help="episodes a pod (default: 2)")
-    made.add_argument(
-        "--turn-s", type=float, default=60.0, help="mean time of a turn (default: 60)"
-    )
-    given = made.parse_args(arguments)
-    silence_logs()
+@program(
+    option("--pods", type=int, default=5000, help="default: 5000, after 500 and 2000"),
+    option("--alone", action="store_true", help="no other sizes"),
+    option("--rounds", type=float, default=2.0, help="episodes a pod (default: 2)"),
+    option("--turn-s", type=float, default=60.0, help="mean time of a turn (default: 60)"),
+    quick="100 pods, on 50 nodes",
+)
+def main(given: Namespace) -> Report:
+    """Run the jobs."""
     smaller = () if given.alone else (500, 2000)
     counts = (100,) if given.quick else sorted({*smaller, given.pods})
     sizes = [Size(count, given.rounds) for count in counts if count <= given.pods]
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            report = _measure(sizes, given.turn_s, Path(folder), 50 if given.quick else NODES)
-    except ScriptError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    return report.printed(as_json=given.json)
+    with tempfile.TemporaryDirectory() as folder:
+        return _measure(sizes, given.turn_s, Path(folder), 50 if given.quick else NODES)
 
 
 def _measure(sizes: Sequence[Size], turn_s: float, folder: Path, nodes: int) -> Report:

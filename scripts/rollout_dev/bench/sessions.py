@@ -7,7 +7,6 @@ second.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
@@ -17,15 +16,15 @@ import statistics
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 from rollout_dev.exec_clients import ours
-from rollout_dev.exec_clients.base import add_kubeconfig, leave, open_site, room_for, run_or_leave
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.exec_clients.base import add_kubeconfig, open_site, room_for
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget, open_exec
 from swe_rollout.sandbox.base import Sandbox
@@ -150,26 +149,15 @@ class Measured:
     notes: tuple[str, ...]
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Measure and print; exit with 0 if every session opened and every command succeeded."""
-    given = _options(arguments)
-    silence_logs()
-    found = run_or_leave(_measure(given))
-    report = _report(found)
-    leave(report.printed(as_json=given.json))
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    options = parser(
-        "scripts/bench sessions", __doc__, quick="a shorter load on fewer pods", kubeconfig=True
-    )
-    options.add_argument("--sessions", type=int, default=1000, help="in total")
-    options.add_argument("--pods", type=int, default=64, help="real ones, at most")
-    options.add_argument("--image", default=IMAGE, help="of the pods")
-    return options.parse_args(arguments)
-
-
-async def _measure(given: argparse.Namespace) -> Measured:
+@program(
+    option("--sessions", type=int, default=1000, help="in total"),
+    option("--pods", type=int, default=64, help="real ones, at most"),
+    option("--image", default=IMAGE, help="of the pods"),
+    quick="a shorter load on fewer pods",
+    kubeconfig=True,
+)
+async def main(given: Namespace) -> Report:
+    """Open the sessions and measure; not one command may fail."""
     async with AsyncExitStack() as stack:
         site = await stack.enter_async_context(
             open_site(given.kubeconfig, prefix="bench-sessions-", images=(given.image,))
@@ -192,7 +180,7 @@ async def _measure(given: argparse.Namespace) -> Measured:
         gc.collect()
         opened = _rss()
         load = await _load(pods, sessions, streams, seconds=5 if given.quick else 30)
-    return Measured(
+    found = Measured(
         sessions=len(pods) + len(sessions),
         pods=len(pods),
         open_s=open_s,
@@ -201,6 +189,7 @@ async def _measure(given: argparse.Namespace) -> Measured:
         load=load,
         notes=(note,) if note else (),
     )
+    return _report(found)
 
 
 async def _load(

@@ -12,13 +12,13 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from rollout_dev.bench.common import LARGE_IMAGE, Times, make_large_image, rounds
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, program
 from swe_rollout.sandbox.base import Role, SandboxDelta, SandboxRequest
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.provider import LocalProvider
@@ -55,19 +55,16 @@ class _Samples:
     memory_kb: dict[str, int] = field(default_factory=dict)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goals are met."""
-    given = parser("scripts/bench snapshot", __doc__, quick="fewer rounds").parse_args(arguments)
-    silence_logs()
+@program(quick="fewer rounds")
+def main(given: Namespace) -> Report:
+    """Make the tree, and measure."""
     if refusal := bubblewrap.refusal():
-        report = Report("snapshot", (Row(CHANGES, skipped=refusal),), ok=False)
-    else:
-        with tempfile.TemporaryDirectory(prefix="bench-snapshot-") as home:
-            os.environ["XDG_CACHE_HOME"] = home
-            images = Path(home, "images")
-            make_large_image(images, folders=_FOLDERS, file_bytes=_FILE_BYTES)
-            report = _report(asyncio.run(_measure(images, 4 if given.quick else 15)))
-    return report.printed(as_json=given.json)
+        return Report("snapshot", (Row(CHANGES, skipped=refusal),), ok=False)
+    with tempfile.TemporaryDirectory(prefix="bench-snapshot-") as home:
+        os.environ["XDG_CACHE_HOME"] = home
+        images = Path(home, "images")
+        make_large_image(images, folders=_FOLDERS, file_bytes=_FILE_BYTES)
+        return _report(asyncio.run(_measure(images, 4 if given.quick else 15)))
 
 
 async def _measure(images: Path, count: int) -> _Samples:

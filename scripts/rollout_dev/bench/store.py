@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.cli.main import main as swe_rollout
 from swe_rollout.spec.job import RolloutJob
 from swe_rollout.store.objects import PAGE, FolderObjects
@@ -78,19 +78,19 @@ class Used(NamedTuple):
     requests: int
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goals are met."""
-    options = parser("scripts/bench store", __doc__, quick="500 and 5,000 episodes")
-    options.add_argument("--folder", type=Path, help="where the store is made, and kept")
-    options.add_argument("--samples", type=int, default=_SAMPLES, help="of each task")
-    options.add_argument("--verb", default="", help="only verbs that begin so")
-    options.add_argument("--sizes", type=int, nargs="+", help="numbers of episodes")
-    given = options.parse_args(arguments)
+@program(
+    option("--folder", type=Path, help="where the store is made, and kept"),
+    option("--samples", type=int, default=_SAMPLES, help="of each task"),
+    option("--verb", default="", help="only verbs that begin so"),
+    option("--sizes", type=int, nargs="+", help="numbers of episodes"),
+    quick="500 and 5,000 episodes",
+)
+def main(given: Namespace) -> Report:
+    """Fill the stores, and measure each verb."""
     with tempfile.TemporaryDirectory(prefix="bench-store-") as name:
         folder = given.folder or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        report = _measure(folder, given)
-    return report.printed(as_json=given.json)
+        return _measure(folder, given)
 
 
 def _measure(folder: Path, given: Namespace) -> Report:

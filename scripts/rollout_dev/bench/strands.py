@@ -10,6 +10,7 @@ import asyncio
 import logging
 import statistics
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from rollout_dev.bench.loops import serving
 from rollout_dev.bench.workload import SYSTEM, TASK, Workload
 from rollout_dev.peers.environment import HOW, is_installed
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.integrations.strands.renderers import get_tokenizer
 from swe_rollout.testing.tokens.subjects import GivenTurn
 
@@ -31,13 +32,10 @@ _WINDOW: Final = 40
 """The number of turns whose median time is one figure."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Play both and print; exit with 0 if ours plays all turns and trains every sampled id."""
-    options = parser("scripts/bench strands", __doc__)
-    options.add_argument("--turns", type=int, default=TURNS, help=f"tool turns; {TURNS} by default")
-    given = options.parse_args(arguments)
-    report = measure(given.turns)
-    return report.printed(as_json=given.json)
+@program(option("--turns", type=int, default=TURNS, help=f"tool turns; {TURNS} by default"))
+def main(given: Namespace) -> Report:
+    """Play both; ours has to play all turns and train every sampled id."""
+    return measure(given.turns)
 
 
 def measure(turns: int) -> Report:

@@ -12,13 +12,14 @@ import statistics
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from rollout_dev.bench.workload import FIRST, NOISE, TOOLS, Workload, large_vocabulary
 from rollout_dev.peers.tokens import FLOOR, RERENDER, Keeper, keepers
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, program
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.testing.tokens.subjects import GivenTurn, TokenSubject
 from swe_rollout.tokens.log import InputIds, TokenLog
@@ -193,17 +194,10 @@ FULL: Final = Plan((50, 200, 1000), 7, 5, checked_turns=1000)
 QUICK: Final = Plan((50, 200, 1000), 5, 1, checked_turns=200)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run all rounds and print; exit with 0 if the goals are met."""
-    given = parser(
-        "scripts/bench tokens", __doc__, quick="fewer rounds, under a minute"
-    ).parse_args(arguments)
-    report = _measure(QUICK if given.quick else FULL)
-    return report.printed(as_json=given.json)
-
-
-def _measure(plan: Plan) -> Report:
-    work = Workload()
+@program(quick="fewer rounds, under a minute")
+def main(given: Namespace) -> Report:
+    """Run all rounds."""
+    plan, work = QUICK if given.quick else FULL, Workload()
     peers = keepers()
     entrants = [
         Entrant(OURS, lambda: Ours(work.renderer)),

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn, Protocol
+from typing import Final, Protocol
 
 import msgspec
 import yaml
@@ -25,11 +26,9 @@ from rollout_dev.exec_clients.base import (
     ClientTarget,
     Runner,
     Site,
-    leave,
     open_site,
-    run_or_leave,
 )
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, program
 from swe_rollout.agent.tools import load_tool
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.datasets.release_pair_recipes import WORKDIR, load_pairs
@@ -102,20 +101,12 @@ class Subject:
     actions: Sequence[Action] = ACTIONS
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Measure and print; exit with 0 if the goal is met."""
-    given = parser(
-        "scripts/bench trajectory50", __doc__, quick="fewer rounds", kubeconfig=True
-    ).parse_args(arguments)
-    silence_logs()
-    report = run_or_leave(_measure(given.kubeconfig, 2 if given.quick else 5))
-    leave(report.printed(as_json=given.json))
-
-
-async def _measure(kubeconfig: str | None, count: int) -> Report:
-    image = load_pairs()["sqlparse"].image
+@program(quick="fewer rounds", kubeconfig=True)
+async def main(given: Namespace) -> Report:
+    """Let all subjects carry out the actions."""
+    image, count = load_pairs()["sqlparse"].image, 2 if given.quick else 5
     times, failed = Times(), dict[str, str]()
-    async with open_site(kubeconfig, prefix="bench-50-", images=(image,)) as site:
+    async with open_site(given.kubeconfig, prefix="bench-50-", images=(image,)) as site:
         note = await ours.without_policy_if_forbidden(site)
         async with ours.provider(site) as provider:
             trial = partial(_trial, provider, image, itertools.count())

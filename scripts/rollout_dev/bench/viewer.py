@@ -10,13 +10,14 @@ import asyncio
 import statistics
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from rollout_dev.chromium import HOW_TO_INSTALL, Browser, chromium, find_chromium
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.store.layout import JobRef
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
@@ -29,17 +30,12 @@ _SIZES: Final = (24, EPISODES)
 _READY: Final = "performance.getEntriesByName('ready')[0]?.startTime"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; exit with 0 if the goal is met."""
-    options = parser("scripts/bench viewer", __doc__, quick="fewer rounds")
-    options.add_argument("--job", required=True, help="a stored job")
-    given = options.parse_args(arguments)
-    path = find_chromium()
-    if path is None:
-        report = Report("viewer", (Row("page", skipped=HOW_TO_INSTALL),), ok=False)
-    else:
-        report = _measure(given.job, path, rounds=3 if given.quick else 10)
-    return report.printed(as_json=given.json)
+@program(option("--job", required=True, help="a stored job"), quick="fewer rounds")
+def main(given: Namespace) -> Report:
+    """Open the page of the job."""
+    if (path := find_chromium()) is None:
+        return Report("viewer", (Row("page", skipped=HOW_TO_INSTALL),), ok=False)
+    return _measure(given.job, path, rounds=3 if given.quick else 10)
 
 
 def _measure(job: str, path: str, rounds: int) -> Report:

@@ -24,7 +24,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,8 +37,8 @@ import zstandard
 from rollout_dev.conformance.chaos import killed_job
 from rollout_dev.conformance.chaos.killed_job import RESUMED, differences, seed_of, wrong_durations
 from rollout_dev.counting import ASKED, write_job
-from rollout_dev.report import Report, Row, parser
-from rollout_dev.stepped_clock import INSTALL, LEAST_S, LIBRARY, MODULE, SteppedClock
+from rollout_dev.report import Report, Row, option, program
+from rollout_dev.conformance.stepped_clock import INSTALL, LEAST_S, LIBRARY, MODULE, SteppedClock
 
 _SCRIPTS: Final = Path(__file__).parents[2]
 
@@ -53,43 +53,39 @@ class Killed:
     problems: list[str] = field(default_factory=list)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run both, compare them and print; return 0 if nothing differs."""
-    options = parser("scripts/conformance crash_equal", __doc__)
-    options.add_argument("--episodes", type=int, default=64)
-    options.add_argument("--turns", type=int, default=20)
-    options.add_argument("--parallelism", type=int, default=16)
-    options.add_argument(
-        "--every", type=float, default=5.0, help="seconds between kills, mean; 0: no kills"
-    )
-    options.add_argument(
+@program(
+    option("--episodes", type=int, default=64),
+    option("--turns", type=int, default=20),
+    option("--parallelism", type=int, default=16),
+    option("--every", type=float, default=5.0, help="seconds between kills, mean; 0: no kills"),
+    option(
         "--clock-jumps",
         type=float,
         default=0.0,
         metavar="SECONDS",
         help="seconds between jumps of the wall clock, mean; 0: none",
-    )
-    options.add_argument("--pause", type=float, default=0.2, help="seconds of the engine per turn")
-    options.add_argument("--seed", type=int, default=0, help="of the moments; 0: the clock's")
-    options.add_argument("--pods", action="store_true", help="on the dev cluster")
-    options.add_argument("--harness", action="store_true", help="the agent is a program in its pod")
-    options.add_argument("--workers", type=int, default=1, help="of the job in pods")
-    given = options.parse_args(arguments)
+    ),
+    option("--pause", type=float, default=0.2, help="seconds of the engine per turn"),
+    option("--seed", type=int, default=0, help="of the moments; 0: the clock's"),
+    option("--pods", action="store_true", help="on the dev cluster"),
+    option("--harness", action="store_true", help="the agent is a program in its pod"),
+    option("--workers", type=int, default=1, help="of the job in pods"),
+)
+def main(given: Namespace) -> Report:
+    """Run both, and compare them."""
     if given.episodes % given.workers:
-        options.error("each worker plays as many episodes as the others")
+        given.error("each worker plays as many episodes as the others")
     if given.clock_jumps and (given.pods or not LIBRARY.exists()):
         why = "is for local sandboxes" if given.pods else f"needs libfaketime: `{INSTALL}`"
-        options.error(f"--clock-jumps {why}")
+        given.error(f"--clock-jumps {why}")
     if given.harness and not given.pods:
-        options.error("--harness is for pods: local sandboxes end with their process")
+        given.error("--harness is for pods: local sandboxes end with their process")
     if given.pods and not given.every:
-        options.error("--every 0 is for local sandboxes")
+        given.error("--every 0 is for local sandboxes")
     if given.pods:
-        report = killed_job.measure(given)
-    else:
-        with tempfile.TemporaryDirectory() as name:
-            report = _measure(Path(name), given)
-    return report.printed(as_json=given.json)
+        return killed_job.measure(given)
+    with tempfile.TemporaryDirectory() as name:
+        return _measure(Path(name), given)
 
 
 def _measure(folder: Path, given: Namespace) -> Report:

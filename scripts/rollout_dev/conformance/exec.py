@@ -6,22 +6,20 @@ create, exec into and delete pods. Exits with 1 if one of our own cells is wrong
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, replace
 
 from rollout_dev.conformance import exec_commands as commands
 from rollout_dev.conformance import exec_faults as faults
 from rollout_dev.conformance.exec_scene import Cell, Mark, Needs, Scene, Stage, open_stage, wrong
 from rollout_dev.exec_clients import catalog, ours
-from rollout_dev.exec_clients.base import leave, run_or_leave
 from rollout_dev.exec_clients.catalog import Peer
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +80,15 @@ class Column:
     skipped: str = ""
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Run the cases and print the table; exit with 0 if all our own cells are right."""
-    given = _options(arguments)
-    silence_logs()
+@program(
+    option("--image", default=IMAGE, help="of the pods; needs a POSIX /bin/sh"),
+    option("--no-peers", action="store_true", help="only ours"),
+    option("--case", action="append", default=[], help="only this one; repeatable"),
+    kubeconfig=True,
+)
+async def main(given: Namespace) -> Report:
+    """Run the cases; all our own cells have to be right."""
     cases = [case for case in ALL if not given.case or case.name in given.case]
-    columns, notes = run_or_leave(_judge(given, cases))
-    report = _report(columns, notes)
-    leave(report.printed(as_json=given.json, text=_table(columns, cases, notes)))
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    options = parser("scripts/conformance exec", __doc__, kubeconfig=True)
-    options.add_argument("--image", default=IMAGE, help="of the pods; needs a POSIX /bin/sh")
-    options.add_argument("--no-peers", action="store_true", help="only ours")
-    options.add_argument("--case", action="append", default=[], help="only this one; repeatable")
-    return options.parse_args(arguments)
-
-
-async def _judge(
-    given: argparse.Namespace, cases: Sequence[Case]
-) -> tuple[list[Column], list[str]]:
     peers = () if given.no_peers else catalog.peers()
     async with open_stage(given.kubeconfig, given.image) as stage:
         columns = await asyncio.gather(
@@ -110,7 +96,8 @@ async def _judge(
             *(_column(stage, peer, cases) for peer in peers if not peer.missing),
         )
         missing = [Column(peer.name, {}, peer.missing) for peer in peers if peer.missing]
-        return [*columns, *missing], stage.notes
+        columns += missing
+    return replace(_report(columns, stage.notes), text=_table(columns, cases, stage.notes))
 
 
 async def _column(stage: Stage, peer: Peer | None, cases: Sequence[Case]) -> Column:

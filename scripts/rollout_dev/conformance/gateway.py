@@ -20,8 +20,9 @@ import functools
 import json
 import random
 import sys
+from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -29,7 +30,7 @@ from msgspec import structs
 
 from rollout_dev.conformance import gateway_cases, gateway_clients
 from rollout_dev.conformance.gateway_scene import Speaking, conversations, problems, trained
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.gateway.conversations import Conversations
 from swe_rollout.gateway.dialects.base import tool
@@ -159,28 +160,26 @@ class _Harness:
         return Request((task,), tools=_TOOLS[:1])
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Play and print; return 1 if anything broke."""
-    options = parser("scripts/conformance gateway", __doc__)
-    options.add_argument("--edits", type=int, default=10_000)
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--only", choices=("edits", "cases", "clients"))
-    given = options.parse_args(arguments)
-    silence_logs()
+@program(
+    option("--edits", type=int, default=10_000),
+    option("--seed", type=int, default=1),
+    option("--only", choices=("edits", "cases", "clients")),
+)
+def main(given: Namespace) -> Report:
+    """Play all parts; nothing may break."""
     parts = {
         "edits": lambda: _edited(given.edits, given.seed),
         "cases": gateway_cases.played,
         "clients": gateway_clients.played,
     }
     reports = [asyncio.run(part()) for name, part in parts.items() if given.only in (None, name)]
-    report = Report(
+    return Report(
         "gateway",
         tuple(row for report in reports for row in report.rows),
         ok=all(report.ok for report in reports),
         ratios={name: ratio for report in reports for name, ratio in report.ratios.items()},
         notes=tuple(note for report in reports for note in report.notes[:20]),
     )
-    return report.printed(as_json=given.json)
 
 
 async def _edited(edits: int, seed: int) -> Report:

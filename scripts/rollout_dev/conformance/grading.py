@@ -18,12 +18,14 @@ import json
 import os
 import re
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.datasets import projects, swebench
 from swe_rollout.errors import DatasetError, SweRolloutError
 from swe_rollout.grading import rules
@@ -151,33 +153,30 @@ def _read(path: Path) -> object:
     return found
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Judge every log and compare; return the exit status."""
-    options = parser("scripts/conformance grading", __doc__)
-    options.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
-    options.add_argument("--rows", nargs="+", type=Path, metavar="FILE", help="files of rows")
-    given = options.parse_args(arguments)
+@program(
+    option("folders", nargs="*", type=Path, metavar="FOLDER"),
+    option("--rows", nargs="+", type=Path, metavar="FILE", help="files of rows"),
+)
+def main(given: Namespace) -> Report:
+    """Judge every log and compare."""
     folders: list[Path] = given.folders or [_DATA / "eval-logs"]
     files = given.rows if given.rows is not None else sorted((_DATA / "swebench").glob("*.parquet"))
     try:
         logs = [log for folder in folders for log in recorded_logs(folder)]
         known = rows(files)
     except BadLogError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+        raise ScriptError(f"error: {error}", exit_code=2) from error
     except DatasetError as error:
         problems = "; ".join(map(str, error.problems))
-        sys.stderr.write(f"error: {error.what}: {problems}\n  fix   {error.fix}\n")
-        return 2
+        raise ScriptError(f"error: {error.what}: {problems}", fix=error.fix, exit_code=2) from error
     if not logs:
-        where = ", ".join(map(str, folders))
-        sys.stderr.write(
-            f"error: there are no recorded logs in {where}\n  fix   name a folder with "
-            "<instance>/test_output.txt and report.json, or set SWE_ROLLOUT_DATA\n"
+        raise ScriptError(
+            f"error: there are no recorded logs in {', '.join(map(str, folders))}",
+            fix="name a folder with <instance>/test_output.txt and report.json, or set "
+            "SWE_ROLLOUT_DATA",
+            exit_code=2,
         )
-        return 2
-    report = _report(logs, known)
-    return report.printed(as_json=given.json)
+    return _report(logs, known)
 
 
 def rows(files: Iterable[Path]) -> dict[str, Instance]:

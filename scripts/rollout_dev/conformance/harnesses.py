@@ -16,7 +16,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -24,7 +25,7 @@ from rollout_dev.dev_cluster.checkout import Checkout, cache_folder
 from rollout_dev.dev_cluster.errors import Progress
 from rollout_dev.dev_cluster.kind import load_images
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.launcher.job import RolloutJob
 from swe_rollout.types.trajectory import Trajectory
@@ -36,21 +37,16 @@ _SCENARIOS: Final = ("gold", "wrong")
 _Spec: TypeAlias = dict[str, object]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Play and print; return 1 if a harness that is here does not play as it should."""
-    options = parser("scripts/conformance harnesses", __doc__)
-    options.add_argument("--only", default="", help="harnesses whose names hold this")
-    options.add_argument("--pods", action="store_true", help="in pods of the dev cluster")
-    given = options.parse_args(arguments)
-    silence_logs()
+@program(
+    option("--only", default="", help="harnesses whose names hold this"),
+    option("--pods", action="store_true", help="in pods of the dev cluster"),
+)
+async def main(given: Namespace) -> Report:
+    """Play; every harness that is here has to play as it should."""
     # The project's own uv: its environment has no pip.
     os.environ["PATH"] = f"{_ROOT / '.uv' / 'bin'}:{os.environ['PATH']}"
     chosen = [name for name in ready() if given.only in name]
-    return asyncio.run(_play_all(chosen, in_pods=given.pods)).printed(as_json=given.json)
-
-
-async def _play_all(chosen: Sequence[str], *, in_pods: bool) -> Report:
-    where = _pods if in_pods else _here
+    where = _pods if given.pods else _here
     rows = [row for name in chosen for row in await _rows(name, where)]
     played = [row for row in rows if not row.skipped]
     return Report("harnesses", tuple(rows), ok=bool(played) and all(map(_is_right, played)))

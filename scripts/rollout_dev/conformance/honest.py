@@ -25,7 +25,7 @@ from typing import Final
 
 from rollout_dev.conformance.rewrites import Fixed
 from rollout_dev.conformance.variants import Files, variants
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.cli.dataset_argument import named_dataset
 from swe_rollout.errors import EpisodeError, SandboxError
 from swe_rollout.grading.grader import Grader
@@ -56,23 +56,17 @@ class Graded:
     why: str = ""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Grade all variants and print; return 1 if one does not resolve its task."""
-    options = parser("scripts/conformance honest", __doc__)
-    options.add_argument("dataset", nargs="?", default="release-pairs")
-    options.add_argument("--only", default="", help="tasks whose ids hold this")
-    options.add_argument("--kind", default="", help="variants whose kinds hold this")
-    options.add_argument("--sample", type=int, default=0, help="so many variants of each task")
-    options.add_argument("--parallel", type=int, default=3, help="variants at a time")
-    options.add_argument("--workdir", type=Path, help="the checked-out repository of one row")
-    options.add_argument("--python", type=Path, help="the Python that runs its tests")
-    given = options.parse_args(arguments)
-    silence_logs()
-    found = asyncio.run(_run(given))
-    return _report(found).printed(as_json=given.json)
-
-
-async def _run(given: Namespace) -> list[Graded]:
+@program(
+    option("dataset", nargs="?", default="release-pairs"),
+    option("--only", default="", help="tasks whose ids hold this"),
+    option("--kind", default="", help="variants whose kinds hold this"),
+    option("--sample", type=int, default=0, help="so many variants of each task"),
+    option("--parallel", type=int, default=3, help="variants at a time"),
+    option("--workdir", type=Path, help="the checked-out repository of one row"),
+    option("--python", type=Path, help="the Python that runs its tests"),
+)
+async def main(given: Namespace) -> Report:
+    """Grade all variants; each has to resolve its task."""
     named = named_dataset(given.dataset, include=(), skip_bad_rows=True, with_files=None)
     sandbox: SandboxSpec = named.sandbox_of(None)
     instances: Sequence[Instance] = await named.load()
@@ -101,7 +95,7 @@ async def _run(given: Namespace) -> list[Graded]:
                     await scene.grade(grader, task, number, kind, files)
 
             await asyncio.gather(*(one(n, *pair) for n, pair in enumerate(made, 1)))
-    return found
+    return _report(found)
 
 
 @dataclass(frozen=True, slots=True)

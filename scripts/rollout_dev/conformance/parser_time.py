@@ -12,6 +12,7 @@ import random
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from rollout_dev import families
 from rollout_dev.families import FAMILIES
 from rollout_dev.fileless import PrintingSandbox
 from rollout_dev.parser_probes.degenerate import turn_ids, units
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.off_loop import settled_heap
 from swe_rollout.agent.parsers import parser_for
@@ -144,16 +145,13 @@ async def _measure(
     return Row(form.value, figures, {"slowest": slowest})
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure every format and print; return 0 if none blocks the loop for too long."""
-    options = parser("scripts/conformance parser-time", __doc__)
-    options.add_argument("--turns", type=int, default=1000, help="per format (1000)")
-    options.add_argument("--tokens", type=int, default=8192, help="per turn (8192)")
-    options.add_argument(
-        "--formats", nargs="+", type=ToolFormat, default=list(ToolFormat), metavar="NAME"
-    )
-    given = options.parse_args(arguments)
-    silence_logs()
+@program(
+    option("--turns", type=int, default=1000, help="per format (1000)"),
+    option("--tokens", type=int, default=8192, help="per turn (8192)"),
+    option("--formats", nargs="+", type=ToolFormat, default=list(ToolFormat), metavar="NAME"),
+)
+def main(given: Namespace) -> Report:
+    """Measure every format; none may block the loop for too long."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         for form in given.formats:
@@ -162,14 +160,14 @@ def main(arguments: Sequence[str]) -> int:
                 rows.append(asyncio.run(_measure(form, found, given.turns, given.tokens)))
             sys.stderr.write(_line(rows[-1]) + "\n")
     worst = max(row.figures["p100_ms"] for row in rows)
-    report = Report(
+    return Report(
         "parser-time",
         tuple(rows),
         worst <= LIMIT_MS,
         {"p100_ms": worst},
         (f"the longest hold of the event loop; the limit is {LIMIT_MS:g} ms",),
+        _table(rows),
     )
-    return report.printed(as_json=given.json, text=_table(rows))
 
 
 def _line(row: Row) -> str:

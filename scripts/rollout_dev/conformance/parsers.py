@@ -7,15 +7,17 @@ probes, which `--probes` runs instead of the built-in ones.
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.parser_probes.probe_files import load_probes
 from rollout_dev.parser_probes.probes import ParserProbe, run_probe
 from rollout_dev.peers.parsers import PeerParser, absent_peers, agrees, installed_peers
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.types.turn import ToolCall
 
@@ -31,29 +33,25 @@ class ProbeResult:
     error: str = ""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the probes and print; return 0 if all our own results are right."""
-    options = parser("scripts/conformance parsers", __doc__)
-    options.add_argument(
-        "--probes", action="extend", nargs="+", type=Path, default=[], metavar="FILE"
-    )
-    options.add_argument("--no-peers", action="store_true", help="only ours")
-    options.add_argument("--verbose", action="store_true", help="print each wrong result")
-    given = options.parse_args(arguments)
+@program(
+    option("--probes", action="extend", nargs="+", type=Path, default=[], metavar="FILE"),
+    option("--no-peers", action="store_true", help="only ours"),
+    option("--verbose", action="store_true", help="print each wrong result"),
+)
+def main(given: Namespace) -> Report:
+    """Run the probes; all our own results have to be right."""
     try:
         probes = load_probes(*given.probes or ())
         results = [_ours(probe) for probe in probes]
     except SweRolloutError as error:
-        sys.stderr.write(f"error: {error}\n  fix  {error.fix}\n")
-        return 2
+        raise ScriptError(f"error: {error}", fix=error.fix, exit_code=2) from error
     peers, absent = ((), ()) if given.no_peers else (installed_peers(), _absent_rows())
     for peer in peers:
         results += _theirs(peer, [p for p in probes if p.tool_format in peer.formats])
     for result in results:
         if not result.right and (given.verbose or result.subject == OURS):
             sys.stderr.write(f"{result.subject}: {result.probe.name}: {_described(result)}\n")
-    report = _report(results, absent)
-    return report.printed(as_json=given.json, text=_table(results, absent))
+    return _report(results, absent)
 
 
 OURS = "swe-rollout"
@@ -98,7 +96,8 @@ def _report(results: Sequence[ProbeResult], absent: Sequence[Row]) -> Report:
     }
     notes = ("a peer gets the formats that it supports; any report of a wrong call counts",)
     ok = all(result.right for result in ours)
-    return Report("parsers", (*rows, *absent), ok, ratios, notes)
+    table = _table(results, absent)
+    return Report("parsers", (*rows, *absent), ok, ratios, notes, table)
 
 
 def _count(results: Sequence[ProbeResult]) -> Counter[str]:

@@ -17,10 +17,10 @@ import math
 import os
 import random
 import signal
-import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,8 +29,7 @@ from typing import Final
 from rollout_dev.bench.scale import NODES, STORE, Played, Size, play
 from rollout_dev.bench.scale_scene import fleet, pids
 from rollout_dev.dev_cluster.checkout import Checkout
-from rollout_dev.dev_cluster.errors import ScriptError
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.store.plan import Plan
 from swe_rollout.store.store import Store
 
@@ -73,39 +72,35 @@ class Killer:
             self.left -= 1
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the job, kill, audit and print; exit with 0 if nothing is missing or left over."""
-    made = parser("scripts/conformance scale_audit", __doc__, quick="100 pods and 10 kills")
-    made.add_argument("--pods", type=int, default=1000, help="at once")
-    made.add_argument("--episodes", type=int, default=10_000)
-    made.add_argument("--kills", type=int, default=200)
-    made.add_argument("--every", type=float, default=5.0, help="seconds between kills, mean")
-    made.add_argument("--turn-s", type=float, default=5.0, help="mean time of a turn")
-    made.add_argument("--seed", type=int, default=0)
-    given = made.parse_args(arguments)
-    silence_logs()
+@program(
+    option("--pods", type=int, default=1000, help="at once"),
+    option("--episodes", type=int, default=10_000),
+    option("--kills", type=int, default=200),
+    option("--every", type=float, default=5.0, help="seconds between kills, mean"),
+    option("--turn-s", type=float, default=5.0, help="mean time of a turn"),
+    option("--seed", type=int, default=0),
+    quick="100 pods and 10 kills",
+)
+def main(given: Namespace) -> Report:
+    """Run the job, kill and audit; nothing may be missing or left over."""
     pods, episodes, kills = given.pods, given.episodes, given.kills
     if given.quick:
         pods, episodes, kills = 100, 200, 10
     workers = math.ceil(kills * (1 - _OPERATOR_SHARE) / _KILLS_OF_A_WORKER)
     size = Size(pods, episodes / pods, workers)
     killer = Killer(kills, given.every, random.Random(given.seed))  # noqa: S311
-    try:
-        with (
-            tempfile.TemporaryDirectory() as name,
-            fleet(
-                Checkout.here(),
-                nodes=50 if given.quick else NODES,
-                tasks=size.tasks,
-                turn_s=given.turn_s,
-                folder=Path(name),
-            ) as scene,
-        ):
-            played = play(scene, size, given.turn_s, killer.working())
-    except ScriptError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    return _report(played, killer, kills).printed(as_json=given.json)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        fleet(
+            Checkout.here(),
+            nodes=50 if given.quick else NODES,
+            tasks=size.tasks,
+            turn_s=given.turn_s,
+            folder=Path(name),
+        ) as scene,
+    ):
+        played = play(scene, size, given.turn_s, killer.working())
+    return _report(played, killer, kills)
 
 
 def _report(played: Played, killer: Killer, kills: int) -> Report:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from typing import Final
 import yaml
 
 from rollout_dev.counting import INSIDE, Leak, write_job
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.sandbox.local import cgroups
 from swe_rollout.sandbox.local.leftovers import sandboxes_folder
 
@@ -169,24 +168,18 @@ class Soak:
             self.counts.setdefault(name, []).append(count)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Soak and print; return 0 if nothing grows and nothing is left."""
-    options = parser("scripts/conformance soak", __doc__)
-    options.add_argument("--minutes", type=float, default=30.0)
-    options.add_argument("--episodes", type=int, default=_MOST_EPISODES, help="stop after so many")
-    options.add_argument("--parallelism", type=int, default=4)
-    options.add_argument(
-        "--turns", type=int, default=12, help="fewer: the most episodes are reached sooner"
-    )
-    options.add_argument("--every", type=float, default=_EVERY_S, help="seconds between samples")
-    options.add_argument("--leak", choices=list(Leak), default=Leak.NONE, help="see it found")
-    given = options.parse_args(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="soak-"))
-    try:
-        report = report_of(soak(folder, given), given)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return report.printed(as_json=given.json)
+@program(
+    option("--minutes", type=float, default=30.0),
+    option("--episodes", type=int, default=_MOST_EPISODES, help="stop after so many"),
+    option("--parallelism", type=int, default=4),
+    option("--turns", type=int, default=12, help="fewer: the most episodes are reached sooner"),
+    option("--every", type=float, default=_EVERY_S, help="seconds between samples"),
+    option("--leak", choices=list(Leak), default=Leak.NONE, help="see it found"),
+)
+def main(given: Namespace) -> Report:
+    """Soak; nothing may grow, and nothing be left."""
+    with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
+        return report_of(soak(Path(folder), given), given)
 
 
 def soak(folder: Path, given: Namespace) -> Soak:

@@ -9,26 +9,25 @@ accepted, but a check of its tokens fails.
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import multiprocessing
 import os
 import resource
 import stat
-import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Final
 
 from rollout_dev.families import vocabulary
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.template_probe import Grammar
 from swe_rollout.errors import PrerequisiteError
@@ -65,9 +64,14 @@ class Outcome:
     fix: str = ""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Check every template and print; return 0 unless one was accepted that is not exact."""
-    given = _options(arguments)
+@program(
+    option("paths", nargs="+", type=Path, metavar="FOLDER", help="or single files"),
+    option("--seconds", type=int, default=60, help="a template's time; default 60"),
+    option("--jobs", type=int, default=os.cpu_count() or 1, help="at the same time"),
+    option("--tool-format", help="as in spec.agent.toolFormat; default: detected"),
+)
+def main(given: Namespace) -> Report:
+    """Check every template; none may be accepted that is not exact."""
     logging.disable(logging.WARNING)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     began = time.monotonic()
@@ -88,22 +92,12 @@ def main(arguments: Sequence[str]) -> int:
     ]
     notes = (*counts, _counted(outcomes), f"took {time.monotonic() - began:.0f} s")
     report = Report("templates", rows, ok, notes=notes)
-    sys.stdout.write((report.to_json() if given.json else _table(report)) + "\n")
-    return 0 if ok else 1
+    return replace(report, text=_table(report))
 
 
 def _counted(outcomes: Sequence[Outcome]) -> str:
     counts = Counter(each.verdict for each in outcomes)
     return "; ".join(f"{counts[each]} {each}" for each in _VERDICTS) + f"; of {len(outcomes)}"
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    options = parser("scripts/conformance templates", __doc__)
-    options.add_argument("paths", nargs="+", type=Path, metavar="FOLDER", help="or single files")
-    options.add_argument("--seconds", type=int, default=60, help="a template's time; default 60")
-    options.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at the same time")
-    options.add_argument("--tool-format", help="as in spec.agent.toolFormat; default: detected")
-    return options.parse_args(arguments)
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -120,7 +114,7 @@ def _files(path: Path) -> Iterator[Path]:
                 yield Path(folder, name)
 
 
-def _checked(path: Path, given: argparse.Namespace) -> Outcome:
+def _checked(path: Path, given: Namespace) -> Outcome:
     """Check one template in a separate process, which is ended when its time is up."""
     try:
         source = _source(path)

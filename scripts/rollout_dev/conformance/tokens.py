@@ -7,18 +7,19 @@ one of our own figures or checks is wrong.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rollout_dev.conformance.token_rows import OURS, Model, rows_of
 from rollout_dev.families import FAMILIES, write
 from rollout_dev.peers.tokens import FLOOR, keepers
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.testing.tokens.model import trained_share_key
 from swe_rollout.testing.tokens.subjects import NOISE_LEVELS
 
@@ -34,9 +35,21 @@ _COUNT_NOTE = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run all checks and print; return 0 if all our own rows are right."""
-    given = _options(arguments)
+@program(
+    option(
+        "--tokenizer",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="folders with tokenizer.json and a chat template; instead of the built-in families",
+    ),
+    option("--families", action="store_true", help="the built-in families as well"),
+    option("--no-peers", action="store_true", help="only ours"),
+    quick="random parts once, not five times",
+)
+def main(given: Namespace) -> Report:
+    """Run all checks; all our own rows have to be right."""
     # Peers and transformers warn about missing optional packages.
     logging.disable(logging.WARNING)
     began = time.monotonic()
@@ -51,24 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     report = Report(
         "tokens", tuple(rows), _is_right(rows), _ratios(rows), (_SHARE_NOTE, _COUNT_NOTE, took)
     )
-    return report.printed(as_json=given.json, text=_table(report))
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    options = parser(
-        "scripts/conformance tokens", __doc__, quick="random parts once, not five times"
-    )
-    options.add_argument(
-        "--tokenizer",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="folders with tokenizer.json and a chat template; instead of the built-in families",
-    )
-    options.add_argument("--families", action="store_true", help="the built-in families as well")
-    options.add_argument("--no-peers", action="store_true", help="only ours")
-    return options.parse_args(arguments)
+    return replace(report, text=_table(report))
 
 
 def _models(paths: Sequence[str], folder: Path, *, families: bool) -> Iterator[Model]:

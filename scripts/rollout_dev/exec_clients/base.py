@@ -11,16 +11,15 @@ import asyncio
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import yaml
 from kubernetes.config.kube_config import ConfigNode, KubeConfigMerger
@@ -32,7 +31,7 @@ from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.exec import ExecTarget
 from swe_rollout.cluster.objects import PODS
-from swe_rollout.errors import PrerequisiteError, SweRolloutError
+from swe_rollout.errors import PrerequisiteError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -83,36 +82,8 @@ _THREADS = ThreadPoolExecutor(max_workers=256, thread_name_prefix="client")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run blocking `work` in a thread. Some clients hang for good: end the process with `leave`."""
+    """Run blocking `work` in a thread. Some clients hang for good: `program` then leaves."""
     return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
-
-
-def leave(code: int) -> NoReturn:
-    """End the process without waiting for the threads of clients that hang."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def run_or_leave(work: Coroutine[object, object, T]) -> T:
-    """Run `work` to its end; leave the process on an error of ours, SIGINT or SIGTERM.
-
-    Both signals cancel the work, so that it can clean up.
-    """
-    try:
-        return asyncio.run(_cancelled_by_sigterm(work))
-    except SweRolloutError as error:
-        sys.stderr.write(f"{error}\n")
-        leave(error.exit_code)
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        leave(130)
-
-
-async def _cancelled_by_sigterm(work: Coroutine[object, object, T]) -> T:
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await work
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ one succeeded. With `--league`, only attacks on grading run, also against other 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,7 +37,7 @@ from rollout_dev.conformance.attacks.trials import (
     pod_site,
     script_trial,
 )
-from rollout_dev.report import Report, Row, parser, silence_logs
+from rollout_dev.report import Report, Row, option, program
 from swe_rollout.sandbox.local import bubblewrap
 
 _EVERYWHERE: Final[tuple[Attack | DiffAttack | PatchAttack, ...]] = (
@@ -57,34 +57,27 @@ class Result:
     trial: Trial
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Carry out the attacks and print the table."""
-    options = parser("scripts/conformance attacks", __doc__)
-    options.add_argument("--pods", action="store_true", help="in pods as well")
-    options.add_argument("--only", default="", metavar="TEXT", help="attacks with this in the name")
-    options.add_argument("--league", action="store_true", help="play the attack league instead")
-    run.add_options(options)
-    chosen = options.parse_args(arguments)
-    silence_logs()
-    if chosen.league:
-        return run.main(chosen)
-    results = asyncio.run(_all(pods=chosen.pods, only=chosen.only))
-    report = _report(results)
-    return report.printed(as_json=chosen.json, text=_table(results))
-
-
-async def _all(*, pods: bool, only: str) -> list[Result]:
-    results = []
+@program(
+    option("--pods", action="store_true", help="in pods as well"),
+    option("--only", default="", metavar="TEXT", help="attacks with this in the name"),
+    option("--league", action="store_true", help="play the attack league instead"),
+    *run.OPTIONS,
+)
+async def main(given: Namespace) -> Report:
+    """Carry out the attacks."""
+    if given.league:
+        return await run.league(given)
+    results, only = [], given.only
     if refusal := bubblewrap.refusal():
         sys.stderr.write(f"not on this machine's sandboxes: {refusal}\n")
     else:
         results += await _planted(only)
         async with local_site() as site:
             results += await _at(site, only)
-    if pods:
+    if given.pods:
         async with pod_site(os.environ.get("KUBECONFIG", "")) as site:
             results += await _at(site, only)
-    return results
+    return _report(results)
 
 
 async def _planted(only: str) -> list[Result]:
@@ -147,4 +140,5 @@ def _report(results: Sequence[Result]) -> Report:
         )
         for each in results
     )
-    return Report("attacks", rows, ok=bool(rows) and all(each.trial.held for each in results))
+    ok = bool(rows) and all(each.trial.held for each in results)
+    return Report("attacks", rows, ok=ok, text=_table(results))

@@ -21,29 +21,29 @@ from rollout_dev.conformance.chaos.counting_job import verdict_of
 from rollout_dev.conformance.chaos.faults import SCENARIOS, Scenario
 from rollout_dev.conformance.chaos.ground import Ground
 from rollout_dev.conformance.chaos.processes import NotInTimeError, until
-from rollout_dev.report import Report, Row, parser
+from rollout_dev.report import Report, Row, option, program
 
 RECOVERY_S = 30.0
 """Time limit for the recovery of the worker and the operator."""
 _JOB_S = 420.0
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Try the faults and print the results; return 0 if no fault cost anything."""
-    options = parser("scripts/conformance chaos", __doc__)
-    options.add_argument("--only", nargs="+", metavar="NAME", help="scenarios; default: all")
-    options.add_argument("--list", action="store_true", help="print the scenarios' names and end")
-    options.add_argument("--episodes", type=int, default=6)
-    options.add_argument("--turns", type=int, default=12)
-    options.add_argument("--parallelism", type=int, default=3)
-    options.add_argument("--pause", type=float, default=0.4, help="seconds of the engine per turn")
-    given = options.parse_args(arguments)
+@program(
+    option("--only", nargs="+", metavar="NAME", help="scenarios; default: all"),
+    option("--list", action="store_true", help="print the scenarios' names and end"),
+    option("--episodes", type=int, default=6),
+    option("--turns", type=int, default=12),
+    option("--parallelism", type=int, default=3),
+    option("--pause", type=float, default=0.4, help="seconds of the engine per turn"),
+)
+def main(given: Namespace) -> Report:
+    """Try the faults; none may cost anything."""
     if given.list:
-        print("\n".join(each.name for each in SCENARIOS))
-        return 0
+        names = "\n".join(each.name for each in SCENARIOS)
+        return Report("chaos", tuple(Row(each.name) for each in SCENARIOS), ok=True, text=names)
     chosen = [each for each in SCENARIOS if not given.only or each.name in given.only]
     if unknown := set(given.only or ()) - {each.name for each in SCENARIOS}:
-        options.error(f"no such scenario: {', '.join(sorted(unknown))}; see --list")
+        given.error(f"no such scenario: {', '.join(sorted(unknown))}; see --list")
     with grounds.opened(turns=given.turns, pause_s=given.pause) as ground:
         rows, notes = [], []
         for number, scenario in enumerate(chosen):
@@ -51,8 +51,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"{number + 1}/{len(chosen)} {_text(row)}\n")
             rows.append(row)
             notes += [f"{scenario.name}: {each}" for each in said]
-    report = Report("chaos", tuple(rows), ok=not notes, notes=tuple(notes))
-    return report.printed(as_json=given.json)
+    return Report("chaos", tuple(rows), ok=not notes, notes=tuple(notes))
 
 
 def _try(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,7 @@ from rollout_dev.conformance.attacks.league.guessing import Guesser, play_guesse
 from rollout_dev.conformance.attacks.league.systems import InSandbox, Ours, SweBench, System
 from rollout_dev.conformance.attacks.league.tasks import LANGUAGES, load_task, task_site
 from rollout_dev.conformance.attacks.trials import local_site
-from rollout_dev.report import Report, Row
+from rollout_dev.report import Report, Row, option
 from swe_rollout.grading.grader import Grader
 
 _HEAD: Final = """\
@@ -47,36 +46,18 @@ PAGE: Final = Path(__file__).parents[5] / "docs/reference/attacks.md"
 TESTS_S: Final = 300.0
 
 
-def add_options(options: ArgumentParser) -> None:
-    """Add the options of the league."""
-    options.add_argument("--parallel", type=int, default=2, help="games at a time")
-    options.add_argument(
-        "--guess", type=int, default=0, metavar="N", help="also play those that guess N times"
-    )
-    options.add_argument("--ours", action="store_true", help="without other ways to grade")
-    options.add_argument("--swebench", type=Path, help="a Python in which swebench is installed")
-    options.add_argument("--write", action="store_true", help=f"write docs/reference/{PAGE.name}")
+OPTIONS: Final = (
+    option("--parallel", type=int, default=2, help="games at a time"),
+    option("--guess", type=int, default=0, metavar="N", help="also play those that guess N times"),
+    option("--ours", action="store_true", help="without other ways to grade"),
+    option("--swebench", type=Path, help="a Python in which swebench is installed"),
+    option("--write", action="store_true", help=f"write docs/reference/{PAGE.name}"),
+)
+"""The options of the league."""
 
 
-def main(chosen: Namespace) -> int:
-    """Play and print the table; return 1 if an attack resolved or an honest policy did not."""
-    games, guessers = asyncio.run(_all(chosen))
-    ours = [game for game in games if game.system == Ours.title]
-    report = Report(
-        "league",
-        (*map(_row, games), *map(_guesser_row, guessers)),
-        ok=bool(ours or guessers)
-        and all(game.fair for game in ours)
-        and all(each.likely for each in guessers),
-    )
-    page = render(games, guessers)
-    print(report.to_json() if chosen.json else page)
-    if chosen.write:
-        PAGE.write_text(page, encoding="utf-8")
-    return 0 if report.ok else 1
-
-
-async def _all(chosen: Namespace) -> tuple[tuple[Game, ...], tuple[Guesser, ...]]:
+async def league(chosen: Namespace) -> Report:
+    """Play; no attack may resolve, and every honest policy has to."""
     guessers: tuple[Guesser, ...] = ()
     if chosen.guess:
         guessers = await play_guessers(
@@ -86,7 +67,19 @@ async def _all(chosen: Namespace) -> tuple[tuple[Game, ...], tuple[Guesser, ...]
             parallelism=chosen.parallel,
             on_guesser=lambda each: print(rendered([each])[-1], file=sys.stderr),
         )
-    return await _play(chosen), guessers
+    games = await _play(chosen)
+    ours = [game for game in games if game.system == Ours.title]
+    page = render(games, guessers)
+    if chosen.write:
+        PAGE.write_text(page, encoding="utf-8")
+    return Report(
+        "league",
+        (*map(_row, games), *map(_guesser_row, guessers)),
+        ok=bool(ours or guessers)
+        and all(game.fair for game in ours)
+        and all(each.likely for each in guessers),
+        text=page,
+    )
 
 
 async def _play(chosen: Namespace) -> tuple[Game, ...]:

@@ -18,7 +18,7 @@ from typing import Final
 
 LIBRARY: Final = Path(f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketime.so.1")
 INSTALL: Final = "apt-get install libfaketime"
-MODULE: Final = "rollout_dev.stepped_clock"
+MODULE: Final = "rollout_dev.conformance.stepped_clock"
 _JUMPS_S: Final = (-86_400, -3_600, 3_600, 86_400)
 _SPREAD_S: Final = 600
 LEAST_S: Final = min(map(abs, _JUMPS_S)) - _SPREAD_S
