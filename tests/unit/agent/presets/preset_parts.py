@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 from swe_rollout.agent.call_text import write_calls
@@ -19,7 +19,7 @@ from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import CallStatus, ToolCall
 from swe_rollout.worker.assembly import prompts_of
-from unit.agent.agent_parts import Player, context_of, player
+from unit.agent.agent_parts import Echo, Player, context_of, player
 
 
 def call(name: str, **arguments: object) -> ToolCall:
@@ -102,3 +102,42 @@ def written(turn: Sequence[object], form: str) -> str:
     return "\n".join(
         write_calls(form, [each]) if isinstance(each, ToolCall) else str(each) for each in turn
     )
+
+
+@dataclass(frozen=True)
+class Play:
+    """One episode of a preset, and what must come of it."""
+
+    use: str
+    turns: Sequence[Sequence[object] | str]
+    stop: StopReason = StopReason.FINISHED
+    taken: int | None = None
+    """Turns that the policy took; by default all of `turns`."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    ran: Sequence[str] | None = None
+    """All commands that reached the sandbox."""
+    answers: Mapping[int, str] = field(default_factory=dict)
+    """Words of the result with this number."""
+    said: Mapping[str, int] = field(default_factory=dict)
+    """How often the policy was told these words, its own not counted."""
+    agent: Mapping[str, object] = field(default_factory=dict)
+    limits: Limits = Limits(turns=12)  # noqa: RUF009 - frozen
+    fails: str = ""
+    """Commands that hold this text fail."""
+
+    async def check(self) -> None:
+        sandbox = Echo(fails=self.fails)
+        played = episode(
+            self.use,
+            *self.turns,
+            options=dict(self.options),
+            sandbox=sandbox,
+            limits=self.limits,
+            **self.agent,
+        )
+        assert await played.run() is self.stop
+        assert len(played.context.turns) == (self.taken or len(self.turns))
+        assert self.ran is None or sandbox.commands == [*self.ran]
+        for at, words in self.answers.items():
+            assert words in played.answers[at]
+        assert {words: played.said.count(words) for words in self.said} == self.said

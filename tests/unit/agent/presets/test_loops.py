@@ -7,8 +7,7 @@ import pytest
 from swe_rollout import tool
 from swe_rollout.testing.extensions.tools import MemorySandbox
 from swe_rollout.types.episode import StopReason
-from unit.agent.agent_parts import Echo
-from unit.agent.presets.preset_parts import SUBMIT, call, episode, run
+from unit.agent.presets.preset_parts import SUBMIT, Play, call, episode, run
 
 
 @tool
@@ -21,29 +20,118 @@ def write_final_notes(text: str) -> str:
     return f"noted: {text}"
 
 
-NOTES = ["I write.", call("write_final_notes", text="x")]
-OWN = ["bash", f"{__name__}:write_final_notes"]
+NOTES = (["I write.", call("write_final_notes", text="x")], "Done.")
+OWN = {"tools": ["bash", f"{__name__}:write_final_notes"]}
+LOOK = ["Thought: I look.", run("ls")]
+FOUR = (["All at once.", run("a"), run("b"), run("c"), run("d")], "It is done.")
+HAND_IN = ["Done.", SUBMIT]
+SUBMITTED, REFUSED = StopReason.SUBMITTED, StopReason.FORMAT_ERRORS
+RAN, UNREASONED = {0: "exit code: 0"}, {0: "reason before the call"}
 
 
-async def test_a_tool_whose_name_holds_final_ends_nothing() -> None:
-    """WA10."""
-    played = episode("general", NOTES, "Done.", tools=OWN)
-
-    assert await played.run() is StopReason.FINISHED
-    assert len(played.context.turns) == 2
+def bounded(*ran: str, **options: object) -> Play:
+    """A5: the seed stores the bound of calls in a turn and never enforces it."""
+    words = {at: f"a turn may hold {len(ran)} at most" for at in range(len(ran), 4)}
+    return Play("tool", FOUR, ran=ran, options=options, answers=words)
 
 
-@pytest.mark.parametrize(
-    ("names", "turns"), [(["write_final_notes"], 1), (["final", "write_final"], 2)]
-)
-async def test_tools_end_the_episode_by_their_exact_names(names: list[str], turns: int) -> None:
-    """A8."""
-    options: dict[str, object] = {"terminationTools": names}
-    played = episode("general", NOTES, "Done.", tools=OWN, options=options)
+def react(*turns: list[object] | str, **options: object) -> Play:
+    """An episode of `react` that is answered at last."""
+    return Play("react", [*turns, "Final Answer: x"], options=options)
 
-    stop = await played.run()
-    assert stop is (StopReason.SUBMITTED if turns == 1 else StopReason.FINISHED)
-    assert len(played.context.turns) == turns
+
+PLAYS = {
+    "A8: a name of a tool that holds `final` ends nothing": Play("general", NOTES, agent=OWN),
+    "A8: an exact name does": Play(
+        *("general", NOTES, SUBMITTED, 1),
+        agent=OWN,
+        options={"terminationTools": ["write_final_notes"]},
+    ),
+    "A8: and no part of one": Play(
+        "general", NOTES, agent=OWN, options={"terminationTools": ["final", "write_final"]}
+    ),
+    "by default no turns that are left are shown": Play(
+        "general", (["I look.", run("ls")], "Done."), said={"Turns left": 0}
+    ),
+    "three calls run": bounded("a", "b", "c"),
+    "so many run": bounded("a", "b", maxToolCallsPerStep=2),
+    "one runs": bounded("a", allowMultipleToolCalls=False),
+    "a turn without a call is the answer": Play("tool", ["It is 42."]),
+    "no answer is taken before a call": Play(
+        "tool",
+        ["It is 42.", ["I look.", run("ls")], "It is 41."],
+        options={"requireToolUsage": True},
+        said={"You answered without calling a tool": 1},
+    ),
+    "who never calls a tool comes to an end": Play(
+        "tool", ["It is 42."], REFUSED, 3, options={"requireToolUsage": True}
+    ),
+    "an action needs a thought": Play(
+        "react",
+        [[run("ls")], ["Thought: Well.", run("pwd")], "Final Answer: x"],
+        ran=["pwd"],
+        answers={0: "write your thought before the action"},
+    ),
+    "a bare label is no thought": Play(
+        "react",
+        [["Thought:", run("ls")], LOOK, "Final Answer: x"],
+        answers={0: "write your thought"},
+    ),
+    "thoughts may be optional": Play(
+        "react",
+        [[run("ls")], "Final Answer: x"],
+        options={"requireThoughtBeforeAction": False},
+        answers=RAN,
+    ),
+    "an action ends a row of thoughts": react(
+        "Thought: a.", LOOK, "Thought: b.", LOOK, maxConsecutiveThoughts=2
+    ),
+    # WA10: only a line that begins with `Final Answer:` is one.
+    "prose is no answer": react("The answer: 42.", LOOK),
+    "nor is the label within a line": react("I give no Final Answer: yet.", LOOK),
+    "nor is its name": react("Thought: final_answer next", LOOK),
+    "A4: an answer may stand in place of an action": Play(
+        "react", [LOOK, "Thought: x\nAction: Final Answer: done"]
+    ),
+    "only the first action of a turn runs": Play(
+        *("react", [["Thought: both.", run("ls"), run("pwd")], ["Thought: Done.", SUBMIT]]),
+        SUBMITTED,
+        ran=["ls"],
+        answers={1: "one action at a time"},
+    ),
+    "A12: a call needs reasoning": Play(
+        *("swe", [[run("ls")], ["I look.", run("pwd")], HAND_IN], SUBMITTED),
+        ran=["pwd"],
+        answers=UNREASONED,
+    ),
+    "reasoning between its marks counts": Play(
+        "swe", [["<think>I look.</think>", run("ls")], HAND_IN], SUBMITTED, answers=RAN
+    ),
+    "and not without words": Play(
+        "swe", [["<think></think>", run("ls")], HAND_IN], SUBMITTED, answers=UNREASONED
+    ),
+    "further calls of a turn are refused": Play(
+        *("swe", [["Both.", run("ls"), run("pwd")], HAND_IN], SUBMITTED),
+        ran=["ls"],
+        answers={1: "one call in each turn"},
+    ),
+    "calls that are refused again and again end it": Play(
+        "swe", [[run(f"ls {at}")] for at in range(9)], REFUSED, 3
+    ),
+    **{
+        f"{most} thoughts in a row": Play(
+            *("react", ["Thought: hm."], REFUSED, most),
+            options={"maxConsecutiveThoughts": most},
+            said={"Go on with an action, or a final answer.": most - 1},
+        )
+        for most in (1, 2)
+    },
+}
+
+
+@pytest.mark.parametrize("name", PLAYS)
+async def test_a_play_ends_as_it_must(name: str) -> None:
+    await PLAYS[name].check()
 
 
 async def test_turns_that_are_left_are_shown_once_and_stay() -> None:
@@ -65,133 +153,6 @@ async def test_turns_that_are_left_are_shown_once_and_stay() -> None:
     assert second.input_ids.tolist()[: len(first.input_ids)] == first.input_ids.tolist()
 
 
-async def test_nothing_is_shown_by_default() -> None:
-    played = episode("general", ["I look.", run("ls")], "Done.")
-
-    await played.run()
-    assert "Turns left" not in played.said
-
-
-FOUR = ["All at once.", run("a"), run("b"), run("c"), run("d")]
-
-
-@pytest.mark.parametrize(
-    ("options", "ran"),
-    [
-        ({}, ["a", "b", "c"]),
-        ({"maxToolCallsPerStep": 2}, ["a", "b"]),
-        ({"allowMultipleToolCalls": False}, ["a"]),
-    ],
-)
-async def test_calls_of_a_turn_are_bounded(options: dict[str, object], ran: list[str]) -> None:
-    """A5: the seed stores the bound and never enforces it."""
-    sandbox = Echo()
-    played = episode("tool", FOUR, "It is done.", options=options, sandbox=sandbox)
-
-    assert await played.run() is StopReason.FINISHED
-    assert sandbox.commands == ran
-    assert all(f"a turn may hold {len(ran)} at most" in each for each in played.answers[len(ran) :])
-    assert len(played.answers) == 4
-
-
-async def test_a_turn_without_a_call_is_the_answer() -> None:
-    played = episode("tool", "It is 42.")
-
-    assert await played.run() is StopReason.FINISHED
-    assert played.context.said == "It is 42."
-
-
-async def test_an_answer_before_any_call_is_not_taken_where_tools_are_required() -> None:
-    options: dict[str, object] = {"requireToolUsage": True}
-    played = episode("tool", "It is 42.", ["I look.", run("ls")], "It is 41.", options=options)
-
-    assert await played.run() is StopReason.FINISHED
-    assert len(played.context.turns) == 3
-    assert "You answered without calling a tool" in played.said
-
-
-async def test_a_policy_that_never_calls_one_comes_to_an_end() -> None:
-    played = episode("tool", "It is 42.", options={"requireToolUsage": True})
-
-    assert await played.run() is StopReason.FORMAT_ERRORS
-    assert len(played.context.turns) == 3
-
-
-LOOK = ["Thought: I look.", run("ls")]
-
-
-async def test_an_action_without_a_thought_is_refused() -> None:
-    sandbox = Echo()
-    played = episode(
-        "react", [run("ls")], ["Thought: Well.", run("pwd")], "Final Answer: x", sandbox=sandbox
-    )
-
-    assert await played.run() is StopReason.FINISHED
-    assert sandbox.commands == ["pwd"]
-    assert "write your thought before the action" in played.answers[0]
-
-
-async def test_a_bare_label_is_no_thought() -> None:
-    played = episode("react", ["Thought:", run("ls")], LOOK, "Final Answer: x")
-
-    await played.run()
-    assert "write your thought" in played.answers[0]
-
-
-async def test_thoughts_are_not_required_where_the_option_says_so() -> None:
-    options: dict[str, object] = {"requireThoughtBeforeAction": False}
-    played = episode("react", [run("ls")], "Final Answer: x", options=options)
-
-    await played.run()
-    assert "exit code: 0" in played.answers[0]
-
-
-@pytest.mark.parametrize("most", [1, 2])
-async def test_thoughts_in_a_row_are_bounded(most: int) -> None:
-    played = episode("react", "Thought: hm.", options={"maxConsecutiveThoughts": most})
-
-    assert await played.run() is StopReason.FORMAT_ERRORS
-    assert len(played.context.turns) == most
-    assert played.said.count("Go on with an action, or a final answer.") == most - 1
-
-
-async def test_an_action_ends_a_row_of_thoughts() -> None:
-    options: dict[str, object] = {"maxConsecutiveThoughts": 2}
-    turns = ["Thought: a.", LOOK, "Thought: b.", LOOK, "Final Answer: c"]
-    played = episode("react", *turns, options=options)
-
-    assert await played.run() is StopReason.FINISHED
-
-
-@pytest.mark.parametrize(
-    "words", ["The answer: 42.", "I give no Final Answer: yet.", "Thought: final_answer next"]
-)
-async def test_an_answer_in_prose_ends_nothing(words: str) -> None:
-    """WA10: only a line that begins with `Final Answer:` does."""
-    played = episode("react", words, LOOK, "Thought: x\nFinal Answer: done")
-
-    assert await played.run() is StopReason.FINISHED
-    assert len(played.context.turns) == 3
-
-
-async def test_an_answer_may_stand_in_place_of_an_action() -> None:
-    """A4."""
-    played = episode("react", LOOK, "Thought: x\nAction: Final Answer: done")
-
-    assert await played.run() is StopReason.FINISHED
-    assert len(played.context.turns) == 2
-
-
-async def test_only_the_first_action_of_a_turn_is_run() -> None:
-    sandbox = Echo()
-    turn = ["Thought: both.", run("ls"), run("pwd")]
-    played = episode("react", turn, ["Thought: Done.", SUBMIT], sandbox=sandbox)
-
-    assert await played.run() is StopReason.SUBMITTED
-    assert sandbox.commands == ["ls"]
-    assert "one action at a time" in played.answers[1]
-
-
 async def test_reflection_is_asked_for_in_the_system_prompt() -> None:
     plain = episode("react", "Final Answer: x")
     asked = episode("react", "Final Answer: x", options={"selfReflection": True})
@@ -200,37 +161,6 @@ async def test_reflection_is_asked_for_in_the_system_prompt() -> None:
     await asked.run()
     assert "judge your last step" not in plain.text
     assert "judge your last step" in asked.text.partition("<|im_start|>user")[0]
-
-
-async def test_a_call_without_reasoning_is_refused() -> None:
-    """A12."""
-    sandbox = Echo()
-    played = episode(
-        "swe", [run("ls")], ["I look.", run("pwd")], ["Done.", SUBMIT], sandbox=sandbox
-    )
-
-    assert await played.run() is StopReason.SUBMITTED
-    assert sandbox.commands == ["pwd"]
-    assert "reason before the call" in played.answers[0]
-
-
-async def test_reasoning_between_its_marks_is_reasoning() -> None:
-    played = episode("swe", ["<think>I look.</think>", run("ls")], ["Done.", SUBMIT])
-    empty = episode("swe", ["<think></think>", run("ls")], ["Done.", SUBMIT])
-
-    await played.run()
-    await empty.run()
-    assert "exit code: 0" in played.answers[0]
-    assert "reason before the call" in empty.answers[0]
-
-
-async def test_further_calls_of_a_turn_are_refused() -> None:
-    sandbox = Echo()
-    played = episode("swe", ["Both.", run("ls"), run("pwd")], ["Done.", SUBMIT], sandbox=sandbox)
-
-    assert await played.run() is StopReason.SUBMITTED
-    assert sandbox.commands == ["ls"]
-    assert "one call in each turn" in played.answers[1]
 
 
 async def test_a_value_arrives_byte_for_byte_and_typed() -> None:
@@ -242,7 +172,7 @@ async def test_a_value_arrives_byte_for_byte_and_typed() -> None:
         insert_line=1,
         new_str="        return 5  ",
     )
-    played = episode("swe", ["I insert.", insert], ["Done.", SUBMIT], sandbox=MemorySandbox({}))
+    played = episode("swe", ["I insert.", insert], HAND_IN, sandbox=MemorySandbox({}))
 
     await played.run()
     (found,) = played.context.turns[0].tool_calls
@@ -259,7 +189,7 @@ async def test_the_issue_is_presented_and_braces_in_it_stay() -> None:
 
 
 async def test_the_job_can_choose_another_format() -> None:
-    played = episode("swe", ["I look.", run("ls")], ["Done.", SUBMIT], toolFormat="auto")
+    played = episode("swe", ["I look.", run("ls")], HAND_IN, toolFormat="auto")
 
     assert await played.run() is StopReason.SUBMITTED
     assert "<function=" not in played.text

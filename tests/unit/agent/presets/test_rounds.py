@@ -117,13 +117,6 @@ async def test_an_episode_without_a_bound_on_its_rounds_has_the_limits_of_the_jo
     assert await played.run() is StopReason.TURN_LIMIT
 
 
-async def test_calls_that_are_refused_again_and_again_end_the_episode() -> None:
-    played = episode("swe", *([run(f"ls {at}")] for at in range(9)))
-
-    assert await played.run() is StopReason.FORMAT_ERRORS
-    assert len(played.context.turns) == 3
-
-
 async def test_a_long_log_is_summarised() -> None:
     turns = [["I look.", run("echo " + "x" * 400)] for _ in range(6)]
     limits = Limits(turns=20, context_tokens=8192, compact_at=3000)
