@@ -311,22 +311,23 @@ async def test_a_command_that_can_not_be_encoded_is_refused_before_anything_is_s
     assert len(far.heard) == before
 
 
-async def test_a_wrong_greeting_closes_the_channel() -> None:
+@pytest.mark.parametrize(
+    ("greeting", "words", "retryable"),
+    [
+        ("Welcome to Ubuntu", "Welcome to Ubuntu", True),
+        ("swe-rollout 3 wants s390x", "s390x", False),
+    ],
+)
+async def test_a_wrong_greeting_or_no_supervisor_closes_the_channel(
+    greeting: str, words: str, *, retryable: bool
+) -> None:
     far = _FarEnd()
-    far.say(b"Welcome to Ubuntu\n")
+    far.say(f"{greeting}\n".encode())
     with pytest.raises(SandboxError) as caught:
         await Session.open(far, workdir="/")
-    assert "Welcome to Ubuntu" in caught.value.why
+    assert words in caught.value.why
+    assert caught.value.retryable is retryable
     assert far.closed == 1
-
-
-async def test_a_machine_without_a_supervisor_is_an_error() -> None:
-    far = _FarEnd()
-    far.say(b"swe-rollout 3 wants s390x\n")
-    with pytest.raises(SandboxError) as caught:
-        await Session.open(far, workdir="/")
-    assert "s390x" in caught.value.why
-    assert not caught.value.retryable
 
 
 async def test_a_missing_greeting_closes_the_channel() -> None:
