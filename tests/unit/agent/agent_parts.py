@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rollout_dev.fileless import FilelessSandbox
@@ -18,7 +18,7 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Toolbox
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError, SandboxError
-from swe_rollout.sandbox.base import MAX_OUTPUT_BYTES, ExecResult, Sandbox
+from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.tiny import tokenizer_path
@@ -141,16 +141,8 @@ class Echo(FilelessSandbox):
     busy: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
+        self, command: str | Sequence[str], *, timeout_s: float = 120.0, **_: object
     ) -> ExecResult:
-        del cwd, env, stdin, max_output
         assert isinstance(command, str)
         if self.lost:
             raise SandboxError("the sandbox is gone")

@@ -163,12 +163,6 @@ async def test_a_call_of_the_api_itself_is_answered_beside_those_in_words() -> N
     assert words.text.endswith("stdout:\npwd")
 
 
-async def test_words_alone_are_no_calls_where_the_api_has_its_own() -> None:
-    stop, context, _ = await play(say('TOOL_CALL: bash(command="ls")'))
-
-    assert (stop, context.turns[0].tool_calls) == (StopReason.FINISHED, ())
-
-
 async def test_its_record_has_messages_and_no_tokens() -> None:
     _, context, _ = await play(say("I look.", LS), SUBMIT)
     (branch,) = context.branches()
@@ -185,9 +179,11 @@ async def test_its_record_has_messages_and_no_tokens() -> None:
     )
 
 
-async def test_a_message_without_calls_ends_the_episode() -> None:
-    stop, context, _ = await play(say("Nothing to do."))
-    assert (stop, context.said) == (StopReason.FINISHED, "Nothing to do.")
+@pytest.mark.parametrize("words", ["Nothing to do.", 'TOOL_CALL: bash(command="ls")'])
+async def test_a_message_without_calls_of_the_api_ends_the_episode(words: str) -> None:
+    stop, context, _ = await play(say(words))
+    assert (stop, context.said) == (StopReason.FINISHED, words)
+    assert context.turns[0].tool_calls == ()
 
 
 @pytest.mark.parametrize(

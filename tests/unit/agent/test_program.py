@@ -114,11 +114,19 @@ async def returns_nothing(context: AgentContext) -> StopReason:
     return None  # type: ignore[return-value] # what it is about
 
 
-@pytest.mark.parametrize("program", [ignores_stops, forgets_to_begin, returns_nothing])
-async def test_a_program_that_breaks_the_rules_is_a_failure(program: Agent) -> None:
+@pytest.mark.parametrize(
+    ("program", "fix"),
+    [
+        (ignores_stops, ""),
+        (forgets_to_begin, "await context.begin(), then turn()"),
+        (returns_nothing, "end it with `return await context.finish()`"),
+    ],
+)
+async def test_a_program_that_breaks_the_rules_is_a_failure(program: Agent, fix: str) -> None:
     with pytest.raises(ExtensionFailedError, match=r"the agent.*test_program.py:\d+:") as caught:
         await loop_of(player(SUBMIT), program=program).run()
     assert "test_program.py" in caught.value.trace
+    assert fix in caught.value.fix
     assert not caught.value.retryable
 
 

@@ -96,25 +96,6 @@ def test_a_template_that_keeps_its_prompt_is_not_taken_for_one_that_moves_it(
     assert not renderer.grammar.is_rewritten
 
 
-def test_a_template_that_forgets_the_task_is_refused(tmp_path: Path) -> None:
-    forgets = "not loop.last and m.role == 'user'"
-    source = TEMPLATE.replace("m.content or ''", f"'' if {forgets} else m.content or ''")
-
-    with pytest.raises(PrerequisiteError) as raised:
-        loaded(source, tmp_path)
-    assert "it rewrites earlier messages" in raised.value.why
-
-
-def test_a_template_that_forgets_the_turns_before_the_last_is_refused(tmp_path: Path) -> None:
-    asked = "(messages | rejectattr('role', 'in', ['assistant', 'tool']) | list)"
-    kept = f"messages if messages | length < 5 else {asked} + messages[-3:]"
-    source = TEMPLATE.replace("in messages", f"in ({kept})") + "{{ '\\n' }}"
-
-    with pytest.raises(PrerequisiteError) as raised:
-        loaded(source, tmp_path)
-    assert "it leaves out earlier turns" in raised.value.why
-
-
 def test_parallel_calls_that_no_parser_tells_apart_are_one_call_in_a_turn(tmp_path: Path) -> None:
     each = f"{{% for c in m.tool_calls %}}{{{{ {PARAMETERS} }}}}{{% endfor %}}"
     source = TOLD + TURNS.replace("CALLS", each).replace("m.content or ''", "m.content or ''")
@@ -170,7 +151,22 @@ def test_tools_are_told_by_a_call_of_the_template_where_the_harness_can_t_write_
     assert "<seed:tool_call><function=TOOL><parameter=KEY>VALUE</parameter></function>" in told
 
 
+ASKED = "(messages | rejectattr('role', 'in', ['assistant', 'tool']) | list)"
 REFUSED = {
+    "the task is forgotten": (
+        TEMPLATE.replace(
+            "m.content or ''",
+            "'' if not loop.last and m.role == 'user' else m.content or ''",
+        ),
+        "it rewrites earlier messages",
+    ),
+    "the turns before the last are forgotten": (
+        TEMPLATE.replace(
+            "in messages", f"in (messages if messages | length < 5 else {ASKED} + messages[-3:])"
+        )
+        + "{{ '\\n' }}",
+        "it leaves out earlier turns",
+    ),
     "lists are changed": (
         "{% set seen = [] %}" + TEMPLATE.replace(BEGIN, "{% set _ = seen.append(1) %}" + BEGIN),
         "transformers renders no template that changes lists",

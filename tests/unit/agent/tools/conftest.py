@@ -17,12 +17,12 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import ToolContext
 from swe_rollout.agent.tools.state import ToolState
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.turn import CallStatus, Observation, ToolCall
+from tree_images import make_tree_image
 
 EACH = pytest.mark.parametrize("sandbox", ["host", "busybox"], indirect=True)
 """Runs a test with the programs of a whole system, and with busybox alone."""
@@ -72,9 +72,7 @@ async def said(sandbox: Sandbox, tool: str | ToolUse, /, **arguments: object) ->
 async def started(
     root: Path, isolation: Literal["bubblewrap", "none"] = "none"
 ) -> AsyncIterator[Sandbox]:
-    folder = image_folder("tools:1", root / "images")
-    (folder / "tree").mkdir(parents=True)
-    save_image(LocalImage("tools:1", (Mount("tree", "/testbed", writable=True),), {}), folder)
+    make_tree_image("tools:1", root / "images")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
         provider = LocalProvider(LocalSandbox(images=str(root / "images"), isolation=isolation))

@@ -143,8 +143,23 @@ def test_a_tool_nobody_has_is_refused_with_those_there_are() -> None:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(UsageError, match="two tools named bash"):
-        toolbox(["bash", "submit", "bash"])
+    for tools in (["bash", "submit", "bash"], ["bash", ToolUse(use="execute_bash", name="bash")]):
+        with pytest.raises(UsageError, match="two tools named bash"):
+            toolbox(tools)
+
+
+@pytest.mark.parametrize(
+    ("use", "why"),
+    [
+        (ToolUse(use="bash", with_={"denied": ["git"]}), "did you mean deny?"),
+        (ToolUse(use="calculator", with_={"precision": 99}), "less than or equal to 17"),
+        (ToolUse(use="serch"), "did you mean search?"),
+    ],
+)
+def test_what_can_not_be_made_is_refused_with_what_could(use: ToolUse, why: str) -> None:
+    with pytest.raises(ExtensionError) as raised:
+        toolbox([use])
+    assert why in f"{raised.value} {raised.value.why} {raised.value.fix}"
 
 
 @given(st.text(max_size=300), st.integers(0, 200))
