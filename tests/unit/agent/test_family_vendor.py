@@ -22,6 +22,7 @@ from swe_rollout.agent.tools import toolbox
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.types.turn import CallStatus, ToolCall
+from unit.agent.test_family import called
 
 TOOLS = toolbox(["bash", "submit"]).specs
 FIRST = Prompts().messages("Fix it.", "/testbed")
@@ -67,18 +68,6 @@ def loaded(folder: Path, source: str) -> Renderer:
     return Renderer.load(str(vocabulary.write(source, folder)))
 
 
-def calls_of(renderer: Renderer, count: int) -> tuple[ToolCall, ...]:
-    written: dict[str, str] = {
-        ToolFormat.KIMI_K2: "functions.bash:{}",
-        ToolFormat.MISTRAL: "call0000{}",
-    }
-    form = written.get(renderer.tool_format, "")
-    return tuple(
-        ToolCall(CallStatus.OK, "", "bash", {"command": f"ls {n}"}, id=form.format(n))
-        for n in range(count)
-    )
-
-
 @pytest.mark.skipif(
     not installed_templates(), reason="uv pip install --no-deps trl (its wheel has templates)"
 )
@@ -95,7 +84,7 @@ def test_real_templates_are_recognised_and_their_deltas_are_their_own(tmp_path: 
 
 def check_rounds(renderer: Renderer, results: list[str], rounds: int) -> None:
     grammar = renderer.grammar
-    dialect, calls = grammar.dialect, calls_of(renderer, len(results))
+    dialect, calls = grammar.dialect, called(renderer, len(results))
     history: list[dict[str, object]] = [
         {"role": "system", "content": "s"},
         {"role": "user", "content": "task"},
@@ -134,9 +123,7 @@ def test_a_system_message_that_a_template_moves_stays_where_it_was_first_written
 
     text = renderer.decode(renderer.prompt(FIRST, TOOLS).ids)
     assert f"[INST]{FIRST[0].content}\n\n{FIRST[1].content}[/INST]" in text
-    delta = renderer.delta(
-        renderer.grammar.end_id, calls_of(renderer, 1), results=["r"], tools=TOOLS
-    )
+    delta = renderer.delta(renderer.grammar.end_id, called(renderer, 1), results=["r"], tools=TOOLS)
     assert renderer.decode(delta.ids).startswith("[TOOL_RESULTS]")
     assert FIRST[0].content not in renderer.decode(delta.ids)
 
@@ -209,5 +196,5 @@ def test_where_the_model_s_own_configuration_ends_a_turn_it_ends(tmp_path: Path,
 
     assert set(renderer.stop_token_ids) == {*plain.stop_token_ids, other}
     assert renderer.sampled([5, other]).text == renderer.decode([5])
-    cut = renderer.delta(other, calls_of(renderer, 1), results=["r"], tools=TOOLS)
-    assert cut == renderer.delta(5, calls_of(renderer, 1), results=["r"], tools=TOOLS)
+    cut = renderer.delta(other, called(renderer, 1), results=["r"], tools=TOOLS)
+    assert cut == renderer.delta(5, called(renderer, 1), results=["r"], tools=TOOLS)
