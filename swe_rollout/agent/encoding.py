@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from operator import attrgetter
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final
 
 from swe_rollout.agent.parsers.base import Mark, SampledText
 from swe_rollout.agent.token_offsets import TokenBytes, TokenOffsets, TokenRun
@@ -29,59 +29,8 @@ from swe_rollout.agent.vocabulary import (
 )
 from swe_rollout.errors import PrerequisiteError
 
-
-class _Encoded(Protocol):
-    @property
-    def ids(self) -> list[int]: ...
-
-
-class AddedToken(Protocol):
-    """The part of `tokenizers.AddedToken` that is used here."""
-
-    @property
-    def special(self) -> bool: ...
-
-
-class Backend(Protocol):
-    """The part of `tokenizers.Tokenizer` that is used here."""
-
-    model: Any  # of the library, which has a type for each kind
-    """The vocabulary, which several tokenizers may share."""
-
-    def encode(self, sequence: str, *, add_special_tokens: bool) -> _Encoded: ...
-
-    def encode_batch_fast(
-        self,
-        input: Sequence[str],  # noqa: A002 - the library's name
-        *,
-        add_special_tokens: bool,
-    ) -> Sequence[_Encoded]:
-        """Encode without the offsets of tokens."""
-        ...
-
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str: ...
-
-    def id_to_token(self, id: int) -> str | None:  # noqa: A002 - the library's name
-        """Return a token as the vocabulary writes it."""
-        ...
-
-    def get_added_tokens_decoder(self) -> Mapping[int, AddedToken]:
-        """Return the added tokens by their ids."""
-        ...
-
-    def add_tokens(self, tokens: list[AddedToken], /) -> int: ...
-
-    def add_special_tokens(self, tokens: list[AddedToken], /) -> int: ...
-
-    def to_str(self) -> str:
-        """Return the whole definition as JSON."""
-        ...
-
-    @classmethod
-    def from_str(cls, json: str) -> Self:
-        """Load a definition; the inverse of `to_str`."""
-        ...
-
+if TYPE_CHECKING:  # commands without a model start in less time
+    from tokenizers import Tokenizer
 
 PARALLELISM: Final = "TOKENIZERS_PARALLELISM"
 """The library's variable. With `false`, texts are encoded here, in a seventh less time."""
@@ -113,7 +62,7 @@ class Body:
 class Encoding:
     """The vocabulary of a model, for scaffold and for bodies."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Tokenizer) -> None:
         """Raises PrerequisiteError if bodies can't be kept from forging control tokens."""
         definition = json.loads(backend.to_str())
         # A tokenizer's file may enable truncation or padding.
@@ -256,7 +205,7 @@ class Encoding:
                     )
 
 
-def _sharing(backend: Backend, definition: dict[str, object]) -> Backend:
+def _sharing(backend: Tokenizer, definition: dict[str, object]) -> Tokenizer:
     """Return a tokenizer of this definition that shares the model with `backend`.
 
     A model of 150,000 tokens takes 30 MB, and a copy that is used in turn with others is cold.
@@ -274,7 +223,7 @@ def _sharing(backend: Backend, definition: dict[str, object]) -> Backend:
     return made
 
 
-def _of_its_own(backend: Backend, definition: dict[str, object]) -> Backend:
+def _of_its_own(backend: Tokenizer, definition: dict[str, object]) -> Tokenizer:
     """Return a tokenizer of this definition with a model of its own."""
     try:
         return backend.from_str(json.dumps(definition))
@@ -286,7 +235,7 @@ def _of_its_own(backend: Backend, definition: dict[str, object]) -> Backend:
         ) from error
 
 
-def _ids(backend: Backend, text: str) -> list[int]:
+def _ids(backend: Tokenizer, text: str) -> list[int]:
     # A dataset row may contain a lone surrogate, which tokenizers reject.
     plain = text.encode(errors="replace").decode()
     if os.environ.get(PARALLELISM) == "false":

@@ -10,14 +10,16 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import date
 from itertools import product
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import jinja2
 
-from swe_rollout.agent.encoding import Backend
 from swe_rollout.agent.template_input import DEFAULT_DAY, find_input, pinned_to
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.errors import InternalError
+
+if TYPE_CHECKING:  # commands without a model start in less time
+    from tokenizers import Tokenizer
 
 TEMPLATE_ERRORS: Final = (
     jinja2.TemplateError,
@@ -39,7 +41,7 @@ class Pretrained(Protocol):
     """The part of a tokenizer of transformers that is used here."""
 
     @property
-    def backend_tokenizer(self) -> Backend: ...
+    def backend_tokenizer(self) -> Tokenizer: ...
 
     @property
     def chat_template(self) -> str | dict[str, str] | None:

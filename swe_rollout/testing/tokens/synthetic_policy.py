@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
+from tokenizers import Tokenizer
+
 from swe_rollout.agent.dialect import earlier_messages, messages, turn_messages
-from swe_rollout.agent.encoding import Backend
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.turn_probe import common_prefix_length
@@ -227,7 +228,7 @@ class SyntheticPolicy:
         return text[: min(found)] if found else text + self._renderer.grammar.family.end
 
 
-def _without_truncation(backend: Backend) -> Backend:
+def _without_truncation(backend: Tokenizer) -> Tokenizer:
     """Return a tokenizer that neither truncates nor pads, even if its file asks for it."""
     definition = json.loads(backend.to_str())
     if definition.get("truncation") is None and definition.get("padding") is None:

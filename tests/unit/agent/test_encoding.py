@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from rollout_dev import families
 from rollout_dev.families import FAMILIES
-from swe_rollout.agent.encoding import PARALLELISM, Backend, Body, Encoding, Scaffold
+from swe_rollout.agent.encoding import PARALLELISM, Body, Encoding, Scaffold
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.testing.tiny import tokenizer_path
 
@@ -234,7 +234,7 @@ def test_episodes_share_the_model_of_the_tokenizer_with_nothing_else_in_its_cach
             return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
     watched = Watched(given)
-    encoding = Encoding(cast("Backend", watched))
+    encoding = Encoding(cast("Tokenizer", watched))
     assert set(encoded[id(watched.model)]) == {"a"}
 
     encoding.encode([Body("ls"), Scaffold("<|im_end|>")])
