@@ -82,7 +82,7 @@ async def test_the_server_of_the_page_offers_what_its_job_pins(tmp_path: Path) -
     assert problems == []
     (listed,), (shown,) = found, local["tools"]
     assert (listed["name"], listed["description"]) == (shown["name"], shown["description"])
-    assert counted.structured_content == {"result": 3}
+    assert counted.text == "3"
     assert remote["prefix"] == "search_"
 
 

@@ -26,10 +26,12 @@ from pydantic import ValidationError
 
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.mcp.options import McpOptions, ServerTimeoutError
+from swe_rollout.agent.tools.mcp.results import observation
 from swe_rollout.errors import ExtensionFailedError, PrerequisiteError, first_error
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.addresses import refused_address
 from swe_rollout.text.redaction import register
+from swe_rollout.types.turn import Observation
 
 MAX_RESPONSE_BYTES: Final = 4 << 20
 MAX_PAGES: Final = 32
@@ -65,14 +67,14 @@ class HttpServer:
         sandbox: Sandbox,  # noqa: ARG002 - the server is not in it
         *,
         timeout_s: float,
-    ) -> CallToolResult:
+    ) -> Observation:
         """Call a tool. Raises ToolError for what the policy should read, else ToolServerError."""
         request = CallToolRequest(
             params=CallToolRequestParams(name=name, arguments=dict(arguments))
         )
         async with self._session(timeout_s) as client:
             # Not `call_tool`, which lists all tools and compiles the schemas of their results.
-            return await client.session.send_request(request, CallToolResult)
+            return observation(await client.session.send_request(request, CallToolResult))
 
     async def tools(self, *, timeout_s: float) -> tuple[Tool, ...]:
         """List the server's tools."""

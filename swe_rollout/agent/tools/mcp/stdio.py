@@ -26,9 +26,11 @@ from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.mcp.options import McpOptions, ServerTimeoutError
 from swe_rollout.agent.tools.mcp.relay import Relay, RelayError, RelayTimeoutError
+from swe_rollout.agent.tools.mcp.results import observation
 from swe_rollout.agent.tools.state import PerSandbox
 from swe_rollout.errors import ExtensionFailedError
 from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.types.turn import Observation
 
 log = structlog.get_logger()
 
@@ -77,16 +79,17 @@ class StdioServer:
 
     async def call(
         self, name: str, arguments: Mapping[str, object], sandbox: Sandbox, *, timeout_s: float
-    ) -> CallToolResult:
+    ) -> Observation:
         """Call a tool. Raises ToolError, worded for the policy, if the server does not respond."""
         given = {"name": name, "arguments": dict(arguments)}
         found = await self._request("tools/call", given, sandbox, timeout_s)
         validate = CallToolResult.model_validate
         try:
             # 4 MiB can contain a hundred thousand pieces of content.
-            return await off_loop(validate, found) if _is_long(found) else validate(found)
+            result = await off_loop(validate, found) if _is_long(found) else validate(found)
         except ValidationError:
             raise ToolError("the tool server returned something that is no result") from None
+        return observation(result)
 
     async def tools(self, sandbox: Sandbox, *, timeout_s: float) -> tuple[Tool, ...]:
         """List the server's tools. Raises ToolError if the server does not."""

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.util import find_spec
 from typing import Protocol
 
-from mcp_types import CallToolResult
 from pydantic import ValidationError
 
 from swe_rollout.agent.tools.base import Toolset
@@ -73,7 +72,7 @@ class Server(Protocol):
 
     async def call(
         self, name: str, arguments: Mapping[str, object], sandbox: Sandbox, *, timeout_s: float
-    ) -> CallToolResult:
+    ) -> Observation:
         """Call a tool by the server's name for it. Raises ToolError for the policy to read."""
         ...
 
@@ -100,14 +99,11 @@ def mcp_tool(tool: PinnedTool, prefix: str, server: Server) -> Face:
     """Return a tool of an MCP server."""
 
     async def act(call: Call) -> Observation:
-        from swe_rollout.agent.tools.mcp import results  # noqa: PLC0415 - an extra
-
         limit_s = call.context.timeout_s
         try:
-            found = await server.call(tool.name, call.arguments, call.sandbox, timeout_s=limit_s)
+            return await server.call(tool.name, call.arguments, call.sandbox, timeout_s=limit_s)
         except ServerTimeoutError as error:
             return Observation(f"error: {error}", timed_out=True)
-        return results.observation(found)
 
     return Face(
         tool.spec(prefix),

@@ -21,6 +21,8 @@ from unit.agent.tools.mcp.mcp_parts import odd_tool, options
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+CONTEXT = ToolContext(30.0, 16384)
+
 
 async def call(
     sandbox: Sandbox, how: str, *, timeout_s: float = 30.0, output_bytes: int = 16384
@@ -31,10 +33,9 @@ async def call(
 @EACH
 async def test_one_server_answers_all_calls_of_an_episode(sandbox: Sandbox) -> None:
     tool = odd_tool("well")
-    context = ToolContext(30.0, 16384)
 
-    first = await tool.run({"x": 1}, sandbox, context)
-    second = await tool.run({"x": "é\n\ud800 漢"}, sandbox, context)
+    first = await tool.run({"x": 1}, sandbox, CONTEXT)
+    second = await tool.run({"x": "é\n\ud800 漢"}, sandbox, CONTEXT)
 
     pid, _, arguments = first.text.removeprefix("pid ").partition(" ")
     assert arguments == '{"x": 1}'
@@ -45,9 +46,7 @@ async def test_one_server_answers_all_calls_of_an_episode(sandbox: Sandbox) -> N
 async def test_calls_at_the_same_time_each_get_their_own_answer(sandbox: Sandbox) -> None:
     tool = odd_tool("well")
 
-    seen = await asyncio.gather(
-        *(tool.run({"x": n}, sandbox, ToolContext(30.0, 16384)) for n in range(20))
-    )
+    seen = await asyncio.gather(*(tool.run({"x": n}, sandbox, CONTEXT) for n in range(20)))
 
     assert [each.text.rpartition('{"x": ')[2] for each in seen] == [f"{n}}}" for n in range(20)]
 
@@ -121,11 +120,10 @@ async def test_a_server_that_never_answers_costs_the_call_its_time_and_is_replac
     sandbox: Sandbox,
 ) -> None:
     tool = odd_tool("late")
-    context = ToolContext(20.0, 16384)
-    first = await tool.run({}, sandbox, context)
+    first = await tool.run({}, sandbox, CONTEXT)
 
     late = await tool.run({"sleep": 600}, sandbox, ToolContext(1.0, 16384))
-    again = await tool.run({}, sandbox, context)
+    again = await tool.run({}, sandbox, CONTEXT)
 
     assert late.timed_out
     assert late.text.startswith("error: the tool server did not answer within 1 s")
@@ -135,14 +133,13 @@ async def test_a_server_that_never_answers_costs_the_call_its_time_and_is_replac
 
 async def test_a_call_that_was_cancelled_leaves_no_answer_to_the_next(sandbox: Sandbox) -> None:
     tool = odd_tool("late")
-    context = ToolContext(20.0, 16384)
-    first = await tool.run({}, sandbox, context)
-    slow = asyncio.create_task(tool.run({"sleep": 1}, sandbox, context))
+    first = await tool.run({}, sandbox, CONTEXT)
+    slow = asyncio.create_task(tool.run({"sleep": 1}, sandbox, CONTEXT))
     await asyncio.sleep(0.3)
     slow.cancel()
     await asyncio.wait([slow])
 
-    again = await tool.run({}, sandbox, context)
+    again = await tool.run({}, sandbox, CONTEXT)
 
     assert again.text.startswith("pid ")
     assert again.text != first.text, "the answer of the cancelled call, or its server, was used"
@@ -150,27 +147,25 @@ async def test_a_call_that_was_cancelled_leaves_no_answer_to_the_next(sandbox: S
 
 async def test_a_server_that_ends_after_its_answer_is_started_again(sandbox: Sandbox) -> None:
     tool = odd_tool("dies_later")
-    context = ToolContext(20.0, 16384)
 
-    assert (await tool.run({}, sandbox, context)).text == "last words"
+    assert (await tool.run({}, sandbox, CONTEXT)).text == "last words"
     assert not await left(sandbox, "dies_later")
-    ended = await tool.run({}, sandbox, context)
+    ended = await tool.run({}, sandbox, CONTEXT)
     assert ended.text.startswith("error: the tool server failed: it ")
-    assert (await tool.run({}, sandbox, context)).text == "last words"
+    assert (await tool.run({}, sandbox, CONTEXT)).text == "last words"
 
 
 async def test_a_policy_that_kills_the_server_or_its_pipes_costs_itself_a_call(
     sandbox: Sandbox,
 ) -> None:
     tool = odd_tool("well")
-    context = ToolContext(20.0, 16384)
     for attack in (
         "pkill -9 -f 'odd_server.py well$'",
         'rm -rf "${TMPDIR:-/tmp}"/swe-rollout-mcp-*',
         'cd "${TMPDIR:-/tmp}"/swe-rollout-mcp-* && rm in out && touch in && ln -s /dev/zero out',
         'cd "${TMPDIR:-/tmp}"/swe-rollout-mcp-* && rm out && ln -s /dev/null out',
     ):
-        assert (await tool.run({}, sandbox, context)).text.startswith("pid ")
+        assert (await tool.run({}, sandbox, CONTEXT)).text.startswith("pid ")
         await sandbox.exec(attack)
         await asyncio.sleep(0.2)
 
@@ -196,7 +191,7 @@ async def test_long_arguments_arrive_whole_and_longer_ones_are_refused(sandbox: 
 
     assert len(seen.text) > 700_000
     assert refused.text == "error: the arguments have over 4 MiB"
-    assert (await tool.run({}, sandbox, context)).text.startswith("pid ")
+    assert (await tool.run({}, sandbox, CONTEXT)).text.startswith("pid ")
 
 
 async def test_what_a_server_asks_of_the_client_is_refused_except_a_ping(sandbox: Sandbox) -> None:

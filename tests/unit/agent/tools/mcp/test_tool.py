@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,12 +13,14 @@ pytest.importorskip("mcp_types", reason="pip install 'swe-rollout[mcp]' to run t
 
 from mcp_types import CallToolResult
 
+from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Tool, ToolContext
-from swe_rollout.agent.tools.mcp import tool as module
 from swe_rollout.agent.tools.mcp.options import PinnedTool
+from swe_rollout.agent.tools.mcp.results import observation
 from swe_rollout.agent.tools.mcp.tool import mcp_tool
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
+from swe_rollout.spec.agent import ToolUse
 from swe_rollout.testing.extensions.tools import MemorySandbox, ToolContract
 from swe_rollout.types.turn import Observation
 
@@ -40,12 +43,11 @@ class Server:
 
     async def call(
         self, name: str, arguments: object, sandbox: Sandbox, *, timeout_s: float
-    ) -> CallToolResult:
+    ) -> Observation:
         if self.result is not None:
-            return CallToolResult.model_validate(self.result)
+            return observation(CallToolResult.model_validate(self.result))
         found = await sandbox.exec([name, str(arguments)], timeout_s=timeout_s)
-        text = {"type": "text", "text": found.stdout.decode(errors="replace")}
-        return CallToolResult.model_validate({"content": [text]})
+        return Observation(found.stdout.decode(errors="replace"))
 
 
 class TestMcpTool(ToolContract):
@@ -112,9 +114,12 @@ async def test_many_pieces_are_not_all_looked_at() -> None:
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    for name in [name for name in sys.modules if name.startswith("swe_rollout.agent.tools.mcp.")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("mcp", "mcp_types"):
+        monkeypatch.setitem(sys.modules, name, None)
     pin = {"name": "a", "description": "A.", "inputSchema": SCHEMA}
 
-    with pytest.raises(ExtensionError) as missing:
-        module.mcp(command=["server"], tools=[pin])
+    with pytest.raises(ExtensionError, match="need the package mcp") as missing:
+        toolbox([ToolUse(use="mcp", with_={"command": ["server"], "tools": [pin]})])
     assert "swe-rollout[mcp]" in missing.value.fix
