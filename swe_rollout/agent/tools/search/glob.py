@@ -80,29 +80,21 @@ def _matches(segments: Sequence[re.Pattern[str] | None], names: Sequence[str]) -
     """Match name by name, tracking every possible number of segments used so far."""
     states = _past_stars(segments, {0})
     for name in names:
-        following: set[int] = set()
-        for state in states:
-            if state == len(segments):
-                continue
-            segment = segments[state]
-            if segment is None:
-                following.add(state)
-            elif segment.match(name):
-                following.add(state + 1)
+        following = {
+            state + (segment is not None)
+            for state, segment in enumerate(segments)
+            if state in states and (segment is None or segment.match(name))
+        }
         states = _past_stars(segments, following)
-        if not states:
-            return False
     return len(segments) in states
 
 
 def _past_stars(segments: Sequence[re.Pattern[str] | None], states: set[int]) -> set[int]:
     """Add the states after `**`, which may match no folder at all."""
     reached = set(states)
-    for state in states:
-        following = state
-        while following < len(segments) and segments[following] is None:
-            following += 1
-            reached.add(following)
+    for state, segment in enumerate(segments):
+        if segment is None and state in reached:
+            reached.add(state + 1)
     return reached
 
 

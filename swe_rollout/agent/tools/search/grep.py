@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import accumulate, pairwise, takewhile
 from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
@@ -228,14 +228,6 @@ def _lines(output: bytes) -> Iterator[Line | None]:
             yield None
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """A range of a file's lines, from 1."""
-
-    first: int
-    last: int
-
-
 async def matching_spans(
     call: Call, pattern: Pattern, tree: Tree, paths: Sequence[bytes], context: Context
 ) -> Excerpts:
@@ -294,23 +286,20 @@ def _lines_of_spans(
     data: bytes, matched: Sequence[bytes], context: Context
 ) -> Iterator[Line | None]:
     """Yield the lines of matches and their context, as `grep` does."""
-    ranges = list(_ranges(data, matched))
     lines = data.removesuffix(b"\n").split(b"\n")
     last = 0
-    for at, each in enumerate(ranges):
-        first = max(last + 1, each.first - context.before)
+    for match, following in pairwise([*_matching(data, matched), len(lines) + 1]):
+        first = max(last + 1, match - context.before)
         if last and first > last + 1 and (context.before or context.after):
             yield None
-        following = ranges[at + 1].first if at + 1 < len(ranges) else len(lines) + 1
-        last = min(each.last + context.after, len(lines), max(each.last, following - 1))
+        last = min(match + context.after, following - 1)
         for number in range(first, last + 1):
-            yield Line(number, each.first <= number <= each.last, lines[number - 1])
+            yield Line(number, number == match, lines[number - 1])
 
 
-def _ranges(data: bytes, matched: Sequence[bytes]) -> Iterator[_Range]:
-    """Find matches in order and yield the lines they span, merging ranges that touch."""
-    at, line = 0, 1
-    current: _Range | None = None
+def _matching(data: bytes, matched: Sequence[bytes]) -> Iterator[int]:
+    """Find matches in order and yield the numbers, from 1, of the lines that they span."""
+    at, line, last = 0, 1, 0
     for text in matched:
         start = data.find(text, at)
         if start < 0:
@@ -320,11 +309,6 @@ def _ranges(data: bytes, matched: Sequence[bytes]) -> Iterator[_Range]:
         inner = start + (text[:1] == b"\n" and len(text) > 1)
         line += data.count(b"\n", at, inner)
         at = start + len(text)
-        last = line + data.count(b"\n", inner, max(inner, at - 1))
-        if current is not None and line > current.last:
-            yield current
-            current = None
-        current = _Range(current.first, max(current.last, last)) if current else _Range(line, last)
+        first, last = max(line, last + 1), line + data.count(b"\n", inner, max(inner, at - 1))
+        yield from range(first, last + 1)
         line += data.count(b"\n", inner, at)
-    if current is not None:
-        yield current
