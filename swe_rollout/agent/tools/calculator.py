@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, validate_call
 
-from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec
+from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError
 from swe_rollout.agent.tools.face import Call, Face
 
 Number = int | float
@@ -43,7 +43,23 @@ def calculator(
             raise ToolError(str(error)) from error
         return str(value) if isinstance(value, int) else f"{value:.{precision}g}"
 
-    return Face(_SPEC, act)
+    return Face.of(
+        act,
+        "calculator",
+        "Calculate. Give an expression with + - * / // % ** and "
+        f"{', '.join(_FUNCTIONS)}, pi, e; or an operation with a and b, with n, or with "
+        "numbers.",
+        Parameter("expression", "Such as 2**10 + sqrt(2) or mean([1, 2, 4])."),
+        Parameter(
+            "operation", "What to do with a and b, n, or numbers.", choices=(*_BINARY, *_FUNCTIONS)
+        ),
+        Parameter(
+            "numbers", "The numbers of sum, mean, min, max, product or std.", ParameterType.NUMBERS
+        ),
+        Parameter("a", "The first number.", ParameterType.NUMBER),
+        Parameter("b", "The second number.", ParameterType.NUMBER),
+        Parameter("n", "The only number, as of factorial or sqrt.", ParameterType.NUMBER),
+    )
 
 
 def evaluate(expression: str) -> Number:
@@ -209,19 +225,3 @@ _OF_FEW: Final[Mapping[str, Callable[..., Number]]] = {
     "factorial": _factorial,
 }
 _FUNCTIONS: Final = (*_OF_MANY, *_OF_FEW)
-_SPEC: Final = ToolSpec(
-    "calculator",
-    "Calculate. Give an expression with + - * / // % ** and "
-    f"{', '.join(_FUNCTIONS)}, pi, e; or an operation with a and b, with n, or with "
-    "numbers.",
-    (
-        Parameter("expression", "Such as 2**10 + sqrt(2) or mean([1, 2, 4])."),
-        Parameter("operation", "What to do with a and b, n, or numbers.",
-                  choices=(*_BINARY, *_FUNCTIONS)),
-        Parameter("numbers", "The numbers of sum, mean, min, max, product or std.",
-                  ParameterType.NUMBERS),
-        Parameter("a", "The first number.", ParameterType.NUMBER),
-        Parameter("b", "The second number.", ParameterType.NUMBER),
-        Parameter("n", "The only number, as of factorial or sqrt.", ParameterType.NUMBER),
-    ),
-)  # fmt: skip

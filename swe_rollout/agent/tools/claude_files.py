@@ -13,7 +13,7 @@ from pydantic import validate_call
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.arguments import Arguments
-from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec
+from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError
 from swe_rollout.agent.tools.face import Call, Face, renamed
 from swe_rollout.agent.tools.files import (
     MAX_FILE_BYTES,
@@ -101,28 +101,16 @@ def _page(info: PathInfo, window: _Window, limit: int) -> str:
     )
 
 
-READ: Final = Face(
-    ToolSpec(
-        "Read",
-        f"Read a text file with line numbers: up to {_PAGE_LINES} lines from offset on. "
-        "What does not fit is named, with the offset that goes on there.",
-        (
-            _PATH,
-            Parameter("offset", "The first line, from 1.", ParameterType.INTEGER),
-            Parameter("limit", "How many lines.", ParameterType.INTEGER),
-        ),
-    ),
+READ: Final = Face.of(
     _read,
+    "Read",
+    f"Read a text file with line numbers: up to {_PAGE_LINES} lines from offset on. "
+    "What does not fit is named, with the offset that goes on there.",
+    _PATH,
+    Parameter("offset", "The first line, from 1.", ParameterType.INTEGER),
+    Parameter("limit", "How many lines.", ParameterType.INTEGER),
 )
 K8S_FILE_READ: Final = READ.named("k8s_file_read")
-
-
-_WRITE_SPEC: Final = ToolSpec(
-    "Write",
-    "Create a file, or replace all of an existing one, with exactly this content. "
-    "Missing folders are made.",
-    (_PATH, Parameter("content", "The whole content of the file.", required=True)),
-)
 
 
 @validate_call
@@ -140,7 +128,14 @@ def write_face(*, folders: Folders = ()) -> Face:
         shown = await off_loop(snippet, data, 0, 0, around=_ECHO_LINES, most=_ECHO_LINES)
         return f"{done} {info.path}, {len(data)} bytes; {shown}"
 
-    return Face(_WRITE_SPEC, act)
+    return Face.of(
+        act,
+        "Write",
+        "Create a file, or replace all of an existing one, with exactly this content. "
+        "Missing folders are made.",
+        _PATH,
+        Parameter("content", "The whole content of the file.", required=True),
+    )
 
 
 _CRLF_NOTE: Final = (
@@ -189,14 +184,6 @@ class Edited:
     """Number of occurrences that all replacements together replaced."""
 
 
-_EDIT_SPEC: Final = ToolSpec(
-    "Edit",
-    "Replace old_string, which must occur exactly once in the file, by new_string. "
-    f"An empty old_string creates the file. {_CRLF_NOTE}",
-    (_PATH, *_TEXTS),
-)
-
-
 @validate_call
 def edit_face(*, folders: Folders = ()) -> Face:
     """Offer `Edit`: replace text that occurs exactly once, or everywhere; empty creates a file."""
@@ -205,21 +192,14 @@ def edit_face(*, folders: Folders = ()) -> Face:
         texts = call.required("old_string"), call.required("new_string")
         return await _apply(call, folders, [Replacement(*texts, call.flag("replace_all"))])
 
-    return Face(_EDIT_SPEC, act)
-
-
-_MULTI_EDIT_SPEC: Final = ToolSpec(
-    "MultiEdit",
-    "Make several replacements in one file, one after the other, as Edit makes one. "
-    f"If one of them fails, nothing is changed. {_CRLF_NOTE}",
-    schema=Arguments.of(
-        {
-            "type": "object",
-            "properties": {"file_path": _PATH.schema(), "edits": _EDITS},
-            "required": ["file_path", "edits"],
-        }
-    ),
-)
+    return Face.of(
+        act,
+        "Edit",
+        "Replace old_string, which must occur exactly once in the file, by new_string. "
+        f"An empty old_string creates the file. {_CRLF_NOTE}",
+        _PATH,
+        *_TEXTS,
+    )
 
 
 @validate_call
@@ -233,7 +213,19 @@ def multi_edit_face(*, folders: Folders = ()) -> Face:
         ]
         return await _apply(call, folders, edits)
 
-    return Face(_MULTI_EDIT_SPEC, act)
+    return Face.of(
+        act,
+        "MultiEdit",
+        "Make several replacements in one file, one after the other, as Edit makes one. "
+        f"If one of them fails, nothing is changed. {_CRLF_NOTE}",
+        schema=Arguments.of(
+            {
+                "type": "object",
+                "properties": {"file_path": _PATH.schema(), "edits": _EDITS},
+                "required": ["file_path", "edits"],
+            }
+        ),
+    )
 
 
 async def _apply(call: Call, folders: Sequence[str], edits: Sequence[Replacement]) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import Field, validate_call
 
 from swe_rollout.agent.tools import editor, files
-from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec
+from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError
 from swe_rollout.agent.tools.face import Call, Face, renamed
 from swe_rollout.agent.tools.files import PathInfo
 from swe_rollout.errors import InternalError
@@ -67,21 +67,6 @@ _CONCISE: Final = Parameter(
 )
 
 
-def _spec(name: str, commands: tuple[Command, ...], *, concise: bool) -> ToolSpec:
-    edits = len(commands) > 1 or Command.VIEW not in commands
-    first = "View, create and edit files." if edits else "View files."
-    return ToolSpec(
-        name,
-        "\n".join([first, *(_LINES[command] for command in commands)]),
-        (
-            Parameter("command", "What to do.", required=True, choices=tuple(map(str, commands))),
-            Parameter("path", "The file or directory, such as src/module.py.", required=True),
-            *(parameter for uses, parameter in _USES if uses & set(commands)),
-            *([_CONCISE] if concise and Command.VIEW in commands else []),
-        ),
-    )
-
-
 Commands = Annotated[
     tuple[Command, ...],
     Field(
@@ -134,7 +119,17 @@ def _editor(name: str, commands: tuple[Command, ...], *, concise: bool, check_sy
             done += await editor.syntax_problem(call, info)
         return done
 
-    return Face(_spec(name, commands, concise=concise), act)
+    edits = len(commands) > 1 or Command.VIEW not in commands
+    first = "View, create and edit files." if edits else "View files."
+    return Face.of(
+        act,
+        name,
+        "\n".join([first, *(_LINES[command] for command in commands)]),
+        Parameter("command", "What to do.", required=True, choices=tuple(map(str, commands))),
+        Parameter("path", "The file or directory, such as src/module.py.", required=True),
+        *(parameter for uses, parameter in _USES if uses & set(commands)),
+        *([_CONCISE] if concise and Command.VIEW in commands else []),
+    )
 
 
 async def _commanded(call: Call, info: PathInfo, command: str) -> str:
@@ -185,39 +180,30 @@ async def _create_file(call: Call) -> str:
 
 
 _PATH: Final = Parameter("file_path", "The file, such as src/module.py.", required=True)
-VIEW_FILE: Final = Face(
-    ToolSpec(
-        "view_file",
-        "View a file with line numbers, or a directory two levels deep.",
-        (
-            _PATH,
-            Parameter("start_line", "The first line, from 1.", ParameterType.INTEGER),
-            Parameter("end_line", "The last line; -1: to the end.", ParameterType.INTEGER),
-        ),
-    ),
+VIEW_FILE: Final = Face.of(
     _view_file,
+    "view_file",
+    "View a file with line numbers, or a directory two levels deep.",
+    _PATH,
+    Parameter("start_line", "The first line, from 1.", ParameterType.INTEGER),
+    Parameter("end_line", "The last line; -1: to the end.", ParameterType.INTEGER),
 )
-EDIT_FILE: Final = Face(
-    ToolSpec(
-        "edit_file",
-        "Edit a file: replace old_content, which must occur exactly once or begin in line_number, "
-        "by new_content; without old_content, insert new_content after line_number.",
-        (
-            _PATH,
-            Parameter("old_content", "The text to replace; whitespace and line ends count."),
-            Parameter("new_content", "The new text; none to delete."),
-            Parameter("line_number", "A line, from 1; 0: the top.", ParameterType.INTEGER),
-        ),
-    ),
+EDIT_FILE: Final = Face.of(
     _edit_file,
+    "edit_file",
+    "Edit a file: replace old_content, which must occur exactly once or begin in line_number, "
+    "by new_content; without old_content, insert new_content after line_number.",
+    _PATH,
+    Parameter("old_content", "The text to replace; whitespace and line ends count."),
+    Parameter("new_content", "The new text; none to delete."),
+    Parameter("line_number", "A line, from 1; 0: the top.", ParameterType.INTEGER),
 )
-CREATE_FILE: Final = Face(
-    ToolSpec(
-        "create_file",
-        "Create a file; fails if the path exists.",
-        (_PATH, Parameter("content", "The whole content.", required=True)),
-    ),
+CREATE_FILE: Final = Face.of(
     _create_file,
+    "create_file",
+    "Create a file; fails if the path exists.",
+    _PATH,
+    Parameter("content", "The whole content.", required=True),
 )
 k8s_file_editor = renamed(file_editor, "k8s_file_editor")
 r2e_file_editor = renamed(file_editor, "r2e_file_editor")

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, ParamSpec
 
-from swe_rollout.agent.tools.base import ToolContext, ToolError, ToolSpec, bounded
+from swe_rollout.agent.tools.arguments import Arguments
+from swe_rollout.agent.tools.base import Parameter, ToolContext, ToolError, ToolSpec, bounded
 from swe_rollout.errors import InternalError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation
@@ -94,6 +95,19 @@ class Face:
     """Whether it may act outside of the sandbox; see `ActsOutside`."""
     try_start: Callable[[Sandbox], Awaitable[None]] | None = None
     """Tries the program in the sandbox that carries out calls; see `RunsProgram`."""
+
+    @classmethod
+    def of(
+        cls,
+        act: Callable[[Call], Awaitable[Observation | str]],
+        name: str,
+        description: str,
+        *parameters: Parameter,
+        ends_episode: bool = False,
+        schema: Arguments | None = None,
+    ) -> Face:
+        """Return a tool of this description; `schema` replaces `parameters`, as in `ToolSpec`."""
+        return cls(ToolSpec(name, description, parameters, ends_episode, schema=schema), act)
 
     def named(self, name: str) -> Face:
         """Return the tool under another name."""

@@ -19,14 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from swe_rollout.agent.tools import TOOLS
-from swe_rollout.agent.tools.base import (
-    Tool,
-    ToolContext,
-    ToolError,
-    ToolSpec,
-    bounded,
-    readable,
-)
+from swe_rollout.agent.tools.base import Tool, ToolContext, ToolError, ToolSpec, bounded, readable
 from swe_rollout.agent.tools.signature import Signature
 from swe_rollout.errors import ExtensionFailedError, SweRolloutError, failure_of
 from swe_rollout.extension import ExtensionError

@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import validate_call
 
 from swe_rollout.agent.off_loop import off_loop
-from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec, cut_middle
+from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, cut_middle
 from swe_rollout.agent.tools.face import Call, Face, renamed
 from swe_rollout.agent.tools.files import Folders, PathInfo, check_allowed, find, read, write
 from swe_rollout.agent.tools.lines import encoded
@@ -34,27 +34,38 @@ async def _read(call: Call) -> str:
     return await off_loop(_shown, notebook, chosen, call.context.output_bytes)
 
 
-NOTEBOOK_READ: Final = Face(
-    ToolSpec(
-        "NotebookRead",
-        "Read a Jupyter notebook: the number, id, type, source and outputs of its cells. "
-        "Cells that do not fit are named; cell_number goes on there.",
-        (
-            _PATH,
-            Parameter("cell_id", "Show this cell alone."),
-            Parameter("cell_number", "The first cell to show, from 0.", ParameterType.INTEGER),
-        ),
-    ),
+NOTEBOOK_READ: Final = Face.of(
     _read,
+    "NotebookRead",
+    "Read a Jupyter notebook: the number, id, type, source and outputs of its cells. "
+    "Cells that do not fit are named; cell_number goes on there.",
+    _PATH,
+    Parameter("cell_id", "Show this cell alone."),
+    Parameter("cell_number", "The first cell to show, from 0.", ParameterType.INTEGER),
 )
 READ_NOTEBOOK: Final = NOTEBOOK_READ.named("ReadNotebook")
 
 
-_EDIT_SPEC: Final = ToolSpec(
-    "NotebookEdit",
-    "Replace, insert or delete one cell of a Jupyter notebook. The cell is named by "
-    "cell_id or by cell_number; a replaced cell loses its outputs.",
-    (
+@validate_call
+def notebook_edit(*, folders: Folders = ()) -> Face:
+    """Offer `NotebookEdit`: change one cell and keep the others byte for byte."""
+
+    async def act(call: Call) -> str:
+        info = await find(call, "notebook_path")
+        await check_allowed(call, folders, info.path)
+        notebook = await _load(call, info)
+        text, done = await off_loop(_edited, call, notebook)
+        data = text.encode()
+        # Never write a notebook that can't be read again.
+        after = await off_loop(Notebook.read, data)
+        await write(call, info, data)
+        return f"{done} of {info.path}, cells now: {len(after.cells)}"
+
+    return Face.of(
+        act,
+        "NotebookEdit",
+        "Replace, insert or delete one cell of a Jupyter notebook. The cell is named by "
+        "cell_id or by cell_number; a replaced cell loses its outputs.",
         _PATH,
         Parameter("new_source", "replace, insert: the whole source of the cell."),
         Parameter("cell_id", "The id of the cell; insert: the new cell comes after it."),
@@ -74,26 +85,7 @@ _EDIT_SPEC: Final = ToolSpec(
             "What to do; replace if not given.",
             choices=("replace", "insert", "delete"),
         ),
-    ),
-)
-
-
-@validate_call
-def notebook_edit(*, folders: Folders = ()) -> Face:
-    """Offer `NotebookEdit`: change one cell and keep the others byte for byte."""
-
-    async def act(call: Call) -> str:
-        info = await find(call, "notebook_path")
-        await check_allowed(call, folders, info.path)
-        notebook = await _load(call, info)
-        text, done = await off_loop(_edited, call, notebook)
-        data = text.encode()
-        # Never write a notebook that can't be read again.
-        after = await off_loop(Notebook.read, data)
-        await write(call, info, data)
-        return f"{done} of {info.path}, cells now: {len(after.cells)}"
-
-    return Face(_EDIT_SPEC, act)
+    )
 
 
 notebook_edit_cell = renamed(notebook_edit, "NotebookEditCell")

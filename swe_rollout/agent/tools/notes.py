@@ -12,7 +12,7 @@ from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
 from swe_rollout.agent.tools.arguments import Arguments
-from swe_rollout.agent.tools.base import Parameter, ToolError, ToolSpec, readable
+from swe_rollout.agent.tools.base import Parameter, ToolError, readable
 from swe_rollout.agent.tools.face import Call, Face
 from swe_rollout.agent.tools.files import (
     PathInfo,
@@ -179,37 +179,26 @@ def _listed(names: Sequence[str], limit: int) -> str:
     return f"{shown.text}{rest}"
 
 
-TODO_WRITE: Final = Face(
-    ToolSpec(
-        "TodoWrite",
-        "Write down what is to be done: the whole list, each with its status "
-        "(pending, in_progress or completed). It is not part of your work.",
-        schema=_SCHEMA,
-    ),
+TODO_WRITE: Final = Face.of(
     _write_todos,
+    "TodoWrite",
+    "Write down what is to be done: the whole list, each with its status "
+    "(pending, in_progress or completed). It is not part of your work.",
+    schema=_SCHEMA,
 )
-TODO_READ: Final = Face(
-    ToolSpec("TodoRead", "Read the list that TodoWrite wrote last."), _read_todos
-)
-MEMORY_READ: Final = Face(
-    ToolSpec(
-        "MemoryRead",
-        f"Read a note that MemoryWrite wrote; without file_path, {_INDEX} and the names of "
-        "all notes.",
-        (Parameter("file_path", _NOTE),),
-    ),
+TODO_READ: Final = Face.of(_read_todos, "TodoRead", "Read the list that TodoWrite wrote last.")
+MEMORY_READ: Final = Face.of(
     _read_memory,
+    "MemoryRead",
+    f"Read a note that MemoryWrite wrote; without file_path, {_INDEX} and the names of all notes.",
+    Parameter("file_path", _NOTE),
 )
-MEMORY_WRITE: Final = Face(
-    ToolSpec(
-        "MemoryWrite",
-        "Keep a note for later in this session: create it, or replace all of it. Notes are "
-        f"outside the repository and never part of your work. {_INDEX} is the first to be "
-        "read.",
-        (
-            Parameter("file_path", _NOTE, required=True),
-            Parameter("content", "The whole note.", required=True),
-        ),
-    ),
+MEMORY_WRITE: Final = Face.of(
     _write_memory,
+    "MemoryWrite",
+    "Keep a note for later in this session: create it, or replace all of it. Notes are "
+    f"outside the repository and never part of your work. {_INDEX} is the first to be "
+    "read.",
+    Parameter("file_path", _NOTE, required=True),
+    Parameter("content", "The whole note.", required=True),
 )

@@ -18,7 +18,6 @@ from swe_rollout.agent.tools.base import (
     ParameterType,
     ToolContext,
     ToolError,
-    ToolSpec,
     cut_middle,
     readable,
 )
@@ -159,13 +158,11 @@ def bash(*, session: Session = False, deny: Deny = (), deny_patterns: DenyPatter
             kept.restart()
         return await run_script(call, call.text("command") or "", rules=rules, session=kept)
 
-    return Face(
-        ToolSpec(
-            "bash",
-            f"{_READ} {_SESSION if session else _EACH_CALL} {_NO_INPUT}{_not_used(deny)}",
-            (_COMMAND, _RESTART) if session else (_COMMAND,),
-        ),
+    return Face.of(
         act,
+        "bash",
+        f"{_READ} {_SESSION if session else _EACH_CALL} {_NO_INPUT}{_not_used(deny)}",
+        *((_COMMAND, _RESTART) if session else (_COMMAND,)),
     )
 
 
@@ -200,26 +197,20 @@ def bash_executor(
             return seen
         return replace(seen, text=seen.text.partition("\n")[0], truncated=False)
 
-    return Face(
-        ToolSpec(
-            "bash_executor",
-            f"{_READ} Every call is a new shell. {_NO_INPUT}{_not_used(deny)}",
-            (
-                _COMMAND,
-                Parameter("working_directory", "The folder in which it starts."),
-                Parameter(
-                    "timeout",
-                    f"Seconds until it is killed; default {timeout:g}.",
-                    ParameterType.NUMBER,
-                ),
-                Parameter(
-                    "capture_output",
-                    "Whether to return its output; default true. The exit code always is.",
-                    ParameterType.BOOLEAN,
-                ),
-            ),
-        ),
+    return Face.of(
         act,
+        "bash_executor",
+        f"{_READ} Every call is a new shell. {_NO_INPUT}{_not_used(deny)}",
+        _COMMAND,
+        Parameter("working_directory", "The folder in which it starts."),
+        Parameter(
+            "timeout", f"Seconds until it is killed; default {timeout:g}.", ParameterType.NUMBER
+        ),
+        Parameter(
+            "capture_output",
+            "Whether to return its output; default true. The exit code always is.",
+            ParameterType.BOOLEAN,
+        ),
     )
 
 
@@ -241,17 +232,13 @@ def r2e_bash(
             titles=("[STDOUT]", "[STDERR]"),
         )
 
-    return Face(
-        ToolSpec(
-            "r2e_bash_executor",
-            "Run a bash command in the sandbox and read its output and exit code. "
-            f"{_NO_INPUT}{_not_used(deny)}",
-            (
-                Parameter("cmd", "The command; may have several lines."),
-                Parameter("command", "Another name of cmd."),
-            ),
-        ),
+    return Face.of(
         act,
+        "r2e_bash_executor",
+        "Run a bash command in the sandbox and read its output and exit code. "
+        f"{_NO_INPUT}{_not_used(deny)}",
+        Parameter("cmd", "The command; may have several lines."),
+        Parameter("command", "Another name of cmd."),
     )
 
 
@@ -280,25 +267,17 @@ def _bash_with_limit(
         script = call.required("command")
         return await run_script(_within(call, seconds), script, rules=rules, folder=folder)
 
-    return Face(
-        ToolSpec(
-            "Bash",
-            f"{_READ} Every call is a new shell: `cd` and variables do not carry over. "
-            f"{_NO_INPUT}{_not_used(deny)}",
-            (
-                _COMMAND,
-                Parameter(
-                    limit,
-                    "Time limit in milliseconds; at most that of the session.",
-                    ParameterType.INTEGER,
-                ),
-                Parameter("description", "What the script does, in a few words."),
-                Parameter(
-                    "working_directory", "The folder to start in; the repository if not given."
-                ),
-            ),
-        ),
+    return Face.of(
         act,
+        "Bash",
+        f"{_READ} Every call is a new shell: `cd` and variables do not carry over. "
+        f"{_NO_INPUT}{_not_used(deny)}",
+        _COMMAND,
+        Parameter(
+            limit, "Time limit in milliseconds; at most that of the session.", ParameterType.INTEGER
+        ),
+        Parameter("description", "What the script does, in a few words."),
+        Parameter("working_directory", "The folder to start in; the repository if not given."),
     )
 
 
@@ -324,22 +303,15 @@ async def _run_tests(call: Call) -> Observation:
     return await run_script(call, script, folder=call.text("working_dir"))
 
 
-EXECUTE_BASH: Final = Face(
-    ToolSpec(
-        "execute_bash", f"{_READ} Every call is a new shell. {_NO_INPUT}", (_COMMAND, _FOLDER)
-    ),
-    _execute,
+EXECUTE_BASH: Final = Face.of(
+    _execute, "execute_bash", f"{_READ} Every call is a new shell. {_NO_INPUT}", _COMMAND, _FOLDER
 )
-RUN_TESTS: Final = Face(
-    ToolSpec(
-        "run_tests",
-        "Run tests and read their output and exit code.",
-        (
-            Parameter("test_command", "The command, such as pytest -q.", required=True),
-            Parameter("test_file", "A file of tests, put behind the command."),
-            _FOLDER,
-        ),
-    ),
+RUN_TESTS: Final = Face.of(
     _run_tests,
+    "run_tests",
+    "Run tests and read their output and exit code.",
+    Parameter("test_command", "The command, such as pytest -q.", required=True),
+    Parameter("test_file", "A file of tests, put behind the command."),
+    _FOLDER,
 )
 k8s_bash_executor = renamed(bash_executor, "k8s_bash_executor")

@@ -7,15 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import NoneType, SimpleNamespace, UnionType
-from typing import (
-    Annotated,
-    Final,
-    Literal,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolContext
 from swe_rollout.extension import ExtensionError

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import Field, validate_call
 
 from swe_rollout.agent.off_loop import off_loop
-from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec
+from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError
 from swe_rollout.agent.tools.face import Call, Face
 from swe_rollout.agent.tools.lines import page, shown_line
 from swe_rollout.agent.tools.search.glob import TYPES, Glob
@@ -24,12 +24,7 @@ from swe_rollout.agent.tools.search.grep import (
     matching_spans,
 )
 from swe_rollout.agent.tools.search.pattern import Pattern, translate
-from swe_rollout.agent.tools.search.tree import (
-    REPOSITORY_FOLDERS,
-    Tree,
-    files_below,
-    named,
-)
+from swe_rollout.agent.tools.search.tree import REPOSITORY_FOLDERS, Tree, files_below, named
 from swe_rollout.types.turn import Observation
 
 _PRUNE: Final = named(REPOSITORY_FOLDERS)
@@ -74,7 +69,7 @@ def grep(
         return await _grep(call.given(arguments))
 
     parameters = (replace(each, name=offered.get(each.name, each.name)) for each in _PARAMETERS)
-    return Face(ToolSpec("Grep", _DESCRIPTION, tuple(parameters)), act)
+    return Face.of(act, "Grep", _DESCRIPTION, *parameters)
 
 
 async def _grep(call: Call) -> Observation:

@@ -15,13 +15,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, validate_call
 
-from swe_rollout.agent.tools.base import (
-    Parameter,
-    ParameterType,
-    ToolError,
-    ToolSpec,
-    readable,
-)
+from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec, readable
 from swe_rollout.agent.tools.face import Call, Face, renamed
 from swe_rollout.agent.tools.files import PathKind
 from swe_rollout.agent.tools.search.glob import Glob
@@ -245,7 +239,7 @@ def _spec(max_results: int, context_lines: int) -> ToolSpec:
                 "command",
                 "What to search for.",
                 required=True,
-                choices=("search_text", "search_files", "search_dir"),
+                choices=("search_text", "search_files", "search_dir")
             ),
             Parameter("pattern", "The text or name; upper and lower case are the same unless "
                       "case_sensitive.", required=True),
@@ -295,46 +289,32 @@ async def _r2e_search(call: Call) -> Observation:
     return _observation(head, found.notes, lines)
 
 
-SEARCH_CODE: Final = Face(
-    ToolSpec(
-        "search_code",
-        f"Search the files of the repository for a text. All matching lines are counted, the first "
-        f"{_MOST} shown. {_SKIPS}",
-        (
-            Parameter("query", "The text.", required=True),
-            Parameter("file_pattern", "Only files whose name is like this, such as *.py."),
-            Parameter(
-                "case_sensitive", "Whether case matters; default false.", ParameterType.BOOLEAN
-            ),
-        ),
-    ),
+SEARCH_CODE: Final = Face.of(
     _search_code,
+    "search_code",
+    f"Search the files of the repository for a text. All matching lines are counted, the first "
+    f"{_MOST} shown. {_SKIPS}",
+    Parameter("query", "The text.", required=True),
+    Parameter("file_pattern", "Only files whose name is like this, such as *.py."),
+    Parameter("case_sensitive", "Whether case matters; default false.", ParameterType.BOOLEAN),
 )
-SEARCH_FILES: Final = Face(
-    ToolSpec(
-        "search_files",
-        "Find files whose name has the pattern, or is like it where it has wildcards.",
-        (
-            Parameter("pattern", "Such as test_*.py or src/**/conf*.", required=True),
-            Parameter("directory", "The folder to search; default: the repository."),
-        ),
-    ),
+SEARCH_FILES: Final = Face.of(
     _search_files,
+    "search_files",
+    "Find files whose name has the pattern, or is like it where it has wildcards.",
+    Parameter("pattern", "Such as test_*.py or src/**/conf*.", required=True),
+    Parameter("directory", "The folder to search; default: the repository."),
 )
-R2E_SEARCH: Final = Face(
-    ToolSpec(
-        "r2e_search",
-        "Search for a text. In a folder: the files that have it, each with its number of "
-        f"lines. In a file: these lines with their numbers. Case matters. {_SKIPS}",
-        (
-            Parameter("search_term", "The text.", required=True),
-            Parameter("path", "The file or folder; default: where commands start."),
-            Parameter(
-                "python_only",
-                "In a folder: whether to search only files that end in .py; default false.",
-                ParameterType.BOOLEAN,
-            ),
-        ),
-    ),
+R2E_SEARCH: Final = Face.of(
     _r2e_search,
+    "r2e_search",
+    "Search for a text. In a folder: the files that have it, each with its number of "
+    f"lines. In a file: these lines with their numbers. Case matters. {_SKIPS}",
+    Parameter("search_term", "The text.", required=True),
+    Parameter("path", "The file or folder; default: where commands start."),
+    Parameter(
+        "python_only",
+        "In a folder: whether to search only files that end in .py; default false.",
+        ParameterType.BOOLEAN,
+    ),
 )

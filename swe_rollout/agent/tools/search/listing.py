@@ -7,7 +7,7 @@ from itertools import accumulate, takewhile
 from typing import Final
 
 from swe_rollout.agent.off_loop import off_loop
-from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, ToolSpec, readable
+from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolError, readable
 from swe_rollout.agent.tools.face import Call, Face
 from swe_rollout.agent.tools.files import PathKind
 from swe_rollout.agent.tools.lines import Page, page
@@ -65,17 +65,13 @@ def _relative(pattern: str, folder: str) -> str:
     return inside
 
 
-GLOB: Final = Face(
-    ToolSpec(
-        "Glob",
-        "Find files by a glob such as **/*.py or src/**/*.{c,h}, relative to path; sorted. "
-        "Hidden files are found too, those in .git are not.",
-        (
-            Parameter("pattern", "The glob; ** is any folders.", required=True),
-            Parameter("path", "The folder to search; the working folder if not given."),
-        ),
-    ),
+GLOB: Final = Face.of(
     _glob,
+    "Glob",
+    "Find files by a glob such as **/*.py or src/**/*.{c,h}, relative to path; sorted. "
+    "Hidden files are found too, those in .git are not.",
+    Parameter("pattern", "The glob; ** is any folders.", required=True),
+    Parameter("path", "The folder to search; the working folder if not given."),
 )
 
 
@@ -133,15 +129,11 @@ def _is_ignored(names: tuple[str, ...], ignored: Sequence[Glob]) -> bool:
     return any(each.matches(path) for each in ignored for path in paths)
 
 
-LS: Final = Face(
-    ToolSpec(
-        "LS",
-        f"List a folder as a tree of at most {_MAX_ENTRIES} entries, the upper levels "
-        "first. Hidden entries and __pycache__ are left out.",
-        (
-            Parameter("path", "The folder.", required=True),
-            Parameter("ignore", "Globs of what to leave out.", ParameterType.STRINGS),
-        ),
-    ),
+LS: Final = Face.of(
     _ls,
+    "LS",
+    f"List a folder as a tree of at most {_MAX_ENTRIES} entries, the upper levels "
+    "first. Hidden entries and __pycache__ are left out.",
+    Parameter("path", "The folder.", required=True),
+    Parameter("ignore", "Globs of what to leave out.", ParameterType.STRINGS),
 )
