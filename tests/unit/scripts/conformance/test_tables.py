@@ -3,64 +3,71 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from rollout_dev import families
+from rollout_dev.conformance import parsers, tokens
+from rollout_dev.report import Row
 from swe_rollout.spec.tool_format import ToolFormat
 
 WRONG = {
     "name": "wrong on purpose",
-    "format": "hermes",
     "tools": [],
     "text": "no call",
     "expect": [{"status": "ok", "name": "bash"}],
 }
 
 
-def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rollout_dev.conformance", name, "--no-peers", *arguments]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+@pytest.fixture(autouse=True)
+def logged_again() -> Iterator[None]:
+    """Undo what `conformance tokens` does for its whole process."""
+    yield
+    logging.disable(logging.NOTSET)
 
 
-def test_the_table_of_parsers_is_one_object_with_every_format() -> None:
-    done = run("parsers", "--json")
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])
+def test_the_table_of_parsers_is_one_object_with_every_format(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert parsers.main(["--no-peers", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
     (row,) = report["rows"]
     assert (report["name"], report["ok"], row["subject"]) == ("parsers", True, "swe-rollout")
     assert row["right"] == row["of"] >= 300
     assert len([name for name in row if name.endswith("_right")]) == len(ToolFormat)
 
 
-def test_a_wrong_result_is_printed_and_fails_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("form", "status", "words"),
+    [
+        ("hermes", 1, ["| hermes | 0 of 1 |", "wrong on purpose"]),
+        ("smalltalk", 2, ["probes[0]"]),
+    ],
+)
+def test_a_wrong_result_and_a_probe_that_can_t_be_read_fail_the_run(
+    form: str, status: int, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "probes.json"
-    file.write_text(json.dumps([WRONG]))
-    done = run("parsers", "--probes", str(file))
-    assert done.returncode == 1
-    assert "wrong on purpose" in done.stderr
-    assert "| hermes | 0 of 1 |" in done.stdout
+    file.write_text(json.dumps([WRONG | {"format": form}]))
+    assert parsers.main(["--no-peers", "--probes", str(file)]) == status
+    said = "".join(capsys.readouterr())
+    assert all(each in said for each in words)
 
 
-def test_probes_that_can_t_be_read_are_an_error_with_the_place(tmp_path: Path) -> None:
-    file = tmp_path / "probes.json"
-    file.write_text(json.dumps([WRONG | {"format": "smalltalk"}]))
-    done = run("parsers", "--probes", str(file))
-    assert done.returncode == 2
-    assert "probes[0]" in done.stderr
-
-
-def test_the_table_of_tokens_has_a_row_for_each_tokenizer_that_is_named(tmp_path: Path) -> None:
+def test_the_table_of_tokens_has_a_row_for_each_tokenizer_that_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kimi = families.write("kimi_k2", tmp_path / "kimi")
     odd = families.write("qwen3", tmp_path / "odd")
     (odd / "chat_template.jinja").write_text("{{ 1 / 0 }}")
-    named = ("--tokenizer", str(kimi), str(odd))
 
-    done = run("tokens", "--json", "--quick", *named)
+    named = ["--tokenizer", str(kimi), str(odd)]
+    assert tokens.main(["--no-peers", "--json", "--quick", *named]) == 1
 
-    assert done.returncode == 1, done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
     right, refused = report["rows"]
     assert (report["name"], report["ok"]) == ("tokens", False)
     assert (right["subject"], right["family"]) == ("swe-rollout", "kimi_k2")
@@ -72,14 +79,19 @@ def test_the_table_of_tokens_has_a_row_for_each_tokenizer_that_is_named(tmp_path
     assert refused["refused"]
 
 
-def test_the_table_of_tokens_is_markdown_for_people(tmp_path: Path) -> None:
-    glm = families.write("glm4_7", tmp_path / "glm")
+def test_the_table_of_tokens_is_markdown_for_people(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("prefix_breaks", "forged_ids", "conversations_failed", "checks_failed")
+    shares = (f"trained_share_{noise}" for noise in ("0", "0_2", "1", "10"))
+    figures = dict.fromkeys(names, 0.0) | dict.fromkeys(shares, 1.0) | {"turns": 7.0}
+    row = Row(tokens.OURS, figures, {"tokenizer": "x", "family": "glm"})
+    monkeypatch.setattr(tokens, "rows_of", lambda *_, **__: [row])
 
-    done = run("tokens", "--quick", "--tokenizer", str(glm))
+    assert tokens.main(["--no-peers", "--tokenizer", "x"]) == 0
 
-    assert done.returncode == 0, done.stderr
-    head, line, row = done.stdout.splitlines()[:3]
+    head, line, shown, *_, last = capsys.readouterr().out.splitlines()
     assert head.startswith("| tokenizer | family | subject | prefix_breaks | forged_ids |")
     assert set(line) <= set("|-: ")
-    assert row.startswith(f"| {glm} | glm | swe-rollout | 0 | 0 | 100.0 % |")
-    assert done.stdout.splitlines()[-1] == "ok"
+    assert shown == f"| x | glm | swe-rollout | 0 | 0 |{' 100.0 % |' * 4} 7 |"
+    assert last == "ok"
