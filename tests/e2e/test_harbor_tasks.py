@@ -40,6 +40,14 @@ pytestmark = pytest.mark.skipif(
 EPISODE = EpisodeId("job", "stock-report", 0)
 
 
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image of the tasks, from which sandboxes start; none changes it."""
+    folder = tmp_path_factory.mktemp("images")
+    make_image(folder)
+    return folder
+
+
 def dataset(tasks: Path, **options: object) -> Dataset:
     use = {"use": "harbor", "with": {"uri": str(tasks), **options}}
     return Dataset.model_validate({"source": use})
@@ -68,10 +76,9 @@ async def graded(
     return verdict.status, verdict.scores, reward.value
 
 
-async def test_the_oracle_resolves_it_and_the_base_does_not(tmp_path: Path) -> None:
-    make_image(tmp_path)
-    loaded = await load(dataset(TASKS), base_dir=tmp_path, on_progress=print)
-    async with grading(tmp_path) as grader:
+async def test_the_oracle_resolves_it_and_the_base_does_not(images: Path) -> None:
+    loaded = await load(dataset(TASKS), base_dir=TASKS, on_progress=print)
+    async with grading(images) as grader:
         (result,) = await validate_dataset(loaded.instances, grader, parallelism=1, on_result=print)
     assert result.problem == ""
     assert result.gold.scores == {"reward": 1.0, "report": 1.0, "folder": 1.0}
@@ -80,11 +87,10 @@ async def test_the_oracle_resolves_it_and_the_base_does_not(tmp_path: Path) -> N
 
 
 async def test_an_audit_runs_the_oracle_each_time_and_has_no_repository_to_break(
-    tmp_path: Path,
+    images: Path,
 ) -> None:
-    make_image(tmp_path)
-    loaded = await load(dataset(TASKS), base_dir=tmp_path, on_progress=print)
-    async with grading(tmp_path) as grader:
+    loaded = await load(dataset(TASKS), base_dir=TASKS, on_progress=print)
+    async with grading(images) as grader:
         found = await audit(loaded.instances[0], grader, runs=2)
     assert isinstance(found, Audit)
     assert not found.is_bad
@@ -93,10 +99,9 @@ async def test_an_audit_runs_the_oracle_each_time_and_has_no_repository_to_break
     assert set(found.not_applicable) == {each.value for each in Wrong}
 
 
-async def test_half_of_the_work_is_half_of_the_reward(tmp_path: Path) -> None:
-    make_image(tmp_path)
+async def test_half_of_the_work_is_half_of_the_reward(images: Path) -> None:
     report = b'{"total": 42, "missing": ["axe", "nail"]}'
-    status, scores, reward = await graded(tmp_path, Entry("srv/report.json", Kind.FILE, report))
+    status, scores, reward = await graded(images, Entry("srv/report.json", Kind.FILE, report))
     assert status is VerdictStatus.UNRESOLVED
     assert scores["report"] == 1.0
     assert scores["folder"] == 0.0
@@ -114,16 +119,14 @@ async def test_half_of_the_work_is_half_of_the_reward(tmp_path: Path) -> None:
         Entry("app", Kind.LINK, b"/"),
     ],
 )
-async def test_no_change_outside_of_what_is_kept_is_made(tmp_path: Path, entry: Entry) -> None:
-    make_image(tmp_path)
-    status, scores, _ = await graded(tmp_path, entry)
+async def test_no_change_outside_of_what_is_kept_is_made(images: Path, entry: Entry) -> None:
+    status, scores, _ = await graded(images, entry)
     assert (status, scores) == (VerdictStatus.PATCH_FAILED, {})
 
 
-async def test_links_of_the_agent_lead_nowhere_that_matters(tmp_path: Path) -> None:
-    make_image(tmp_path)
+async def test_links_of_the_agent_lead_nowhere_that_matters(images: Path) -> None:
     status, scores, _ = await graded(
-        tmp_path,
+        images,
         Entry("app/through", Kind.LINK, b"/tests"),
         Entry("app/through/test.sh", Kind.PROGRAM, b"#!/bin/sh\necho 1\n"),
         Entry("srv/report.json", Kind.LINK, b"/logs/verifier/reward.json"),
@@ -139,46 +142,44 @@ def with_tests(folder: Path, script: str) -> Path:
     return tasks
 
 
-async def test_tests_that_never_write_a_reward_earn_none(tmp_path: Path) -> None:
-    make_image(tmp_path)
+async def test_tests_that_never_write_a_reward_earn_none(images: Path, tmp_path: Path) -> None:
     tasks = with_tests(tmp_path, "no-such-program || exit 1; echo 1 >/logs/verifier/reward.txt")
     with pytest.raises(TaskError, match="write no reward") as caught:
-        await graded(tmp_path, Entry("app/x", Kind.FILE, b"x"), tasks=tasks)
+        await graded(images, Entry("app/x", Kind.FILE, b"x"), tasks=tasks)
     assert "no-such-program" in caught.value.why
 
 
 @pytest.mark.parametrize("written", ["", "nan", "one"])
-async def test_an_agent_that_breaks_the_tests_earns_0(tmp_path: Path, written: str) -> None:
-    make_image(tmp_path)
+async def test_an_agent_that_breaks_the_tests_earns_0(
+    images: Path, tmp_path: Path, written: str
+) -> None:
     script = "echo 1 >/logs/verifier/reward.txt; [ ! -e x ] || cp x /logs/verifier/reward.txt"
     entry = Entry("app/x", Kind.FILE, written.encode())
-    status, scores, reward = await graded(tmp_path, entry, tasks=with_tests(tmp_path, script))
+    status, scores, reward = await graded(images, entry, tasks=with_tests(tmp_path, script))
     assert (status, scores, reward) == (VerdictStatus.NO_TESTS_RAN, {}, 0.0)
 
 
-async def test_a_reward_that_is_a_link_or_a_pipe_is_none(tmp_path: Path) -> None:
-    make_image(tmp_path)
+async def test_a_reward_that_is_a_link_or_a_pipe_is_none(images: Path, tmp_path: Path) -> None:
     script = """
         cd /logs/verifier
         if [ -e /app/x ]; then echo 1 >/tmp/1; ln -s /tmp/1 reward.txt; mkfifo reward.json
         else echo 0 >reward.txt; fi
     """
     entry = Entry("app/x", Kind.FILE, b"")
-    status, _, _ = await graded(tmp_path, entry, tasks=with_tests(tmp_path, script))
+    status, _, _ = await graded(images, entry, tasks=with_tests(tmp_path, script))
     assert status is VerdictStatus.NO_TESTS_RAN
 
 
-async def test_what_tests_leave_running_writes_nothing_afterwards(tmp_path: Path) -> None:
-    make_image(tmp_path)
+async def test_what_tests_leave_running_writes_nothing_afterwards(
+    images: Path, tmp_path: Path
+) -> None:
     later = "(sleep 0.3; echo 1 >/logs/verifier/reward.txt) >/dev/null 2>&1 &"
     tasks = with_tests(tmp_path, f"{later}\necho 0 >/logs/verifier/reward.txt")
-    status, scores, _ = await graded(tmp_path, Entry("app/x", Kind.FILE, b""), tasks=tasks)
+    status, scores, _ = await graded(images, Entry("app/x", Kind.FILE, b""), tasks=tasks)
     assert (status, scores) == (VerdictStatus.UNRESOLVED, {"reward": 0.0})
 
 
-def test_a_job_of_scripted_policies(tmp_path: Path) -> None:
-    images = tmp_path / "images"
-    make_image(images)
+def test_a_job_of_scripted_policies(images: Path, tmp_path: Path) -> None:
     document = {
         "apiVersion": "swe-rollout.dev/v1alpha1",
         "kind": "RolloutJob",

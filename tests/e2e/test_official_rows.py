@@ -112,17 +112,6 @@ def run(place: Path, arguments: str) -> subprocess.CompletedProcess[str]:
     return warm.run(shlex.split(arguments), folder=place, timeout=280)
 
 
-def write_job(place: Path, *, isolation: str = "auto") -> None:
-    """Write the page's job, for a policy that plays the gold patch."""
-    spec = yaml.safe_load(PAGE.partition("```yaml\n")[2].partition("```")[0])
-    spec["sandbox"]["local"]["isolation"] = isolation
-    spec["policy"] = {"scripted": {"scenarios": ["gold"]}}
-    spec["store"] = {"uri": f"file://{place}/runs"}
-    head = {"apiVersion": "swe-rollout.dev/v1alpha1", "kind": "RolloutJob"}
-    job = {**head, "metadata": {"name": "official"}, "spec": spec}
-    (place / "job.yaml").write_text(yaml.safe_dump(job))
-
-
 def records(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(done.stdout)["instances"]
     return found
