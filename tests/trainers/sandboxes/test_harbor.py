@@ -6,9 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("harbor", reason="`scripts/trainers sandboxes`")
-
 from harbor.environments.factory import EnvironmentFactory
 from harbor.models.task.config import EnvironmentConfig
 from harbor.models.trial.config import AgentConfig, TaskConfig, TrialConfig

@@ -7,9 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("nemo_gym", reason="`scripts/trainers sandboxes`")
-
 from nemo_gym.sandbox import (
     AsyncSandbox,
     SandboxCreateError,

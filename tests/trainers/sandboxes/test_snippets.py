@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("harbor", reason="`scripts/trainers sandboxes`")
-
 import yaml
 from harbor.models.trial.config import EnvironmentConfig
 

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-
-pytest.importorskip("tinker_cookbook", reason="`scripts/trainers sandboxes`")
-
 from tinker_cookbook.sandbox import SandboxInterface, SandboxTerminatedError
 
 from sandbox_protocols import IMAGE, WORKDIR, Face, Opener, ProtocolContract, Ran, Spec, local

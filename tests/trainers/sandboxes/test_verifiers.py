@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-
-pytest.importorskip("verifiers", reason="`scripts/trainers sandboxes`")
-
 from pydantic import TypeAdapter
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import RuntimeInfo

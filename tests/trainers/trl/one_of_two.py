@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 
 import torch
-from datasets import Dataset
-from transformers import AutoTokenizer, Qwen3ForCausalLM
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from swe_rollout import RolloutJob
-from swe_rollout.integrations.trl import Rollouts, graded_reward
+from swe_rollout.integrations.trl import Rollouts
 from swe_rollout.integrations.trl.columns import RolloutColumns
+from trainers.trl.parts import grpo_trainer
 from unit.integrations.rollouts import SUBMIT, Policy, hashed_model
 
 
@@ -29,26 +28,8 @@ def main(folder: Path) -> None:
             played.extend(found["rollout_id"])
             return found
 
-        args = GRPOConfig(
-            output_dir=str(folder / "out"),
-            per_device_train_batch_size=4,
-            num_generations=4,
-            max_steps=2,
-            temperature=0.8,
-            use_cpu=True,
-            bf16=False,
-            report_to="none",
-            save_strategy="no",
-            disable_tqdm=True,
-        )
-        trainer = GRPOTrainer(
-            model=Qwen3ForCausalLM.from_pretrained(folder / "model", dtype=torch.float32),
-            args=args,
-            train_dataset=Dataset.from_list(rollouts.rows()),
-            processing_class=AutoTokenizer.from_pretrained(folder / "model"),
-            reward_funcs=graded_reward,
-            rollout_func=rollout_func,
-        )
+        options = {"per_device_train_batch_size": 4, "max_steps": 2}
+        trainer = grpo_trainer(folder, folder / "model", rollouts, rollout_func, **options)
         trainer.train()
     (folder / f"rank-{trainer.accelerator.process_index}.json").write_text(json.dumps(played))
 

@@ -1,14 +1,50 @@
-"""Stand-ins for what tests do not have: a GPU's attention, and servers that load weights."""
+"""Shared by tests beside TRL: options, its trainer over our episodes, and stand-ins for what tests
+do not have: a GPU's attention, and servers that load weights.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
+from transformers import AutoTokenizer, Qwen3ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
 
-from swe_rollout.integrations.trl import SglangWeights
+from swe_rollout.integrations.trl import Rollouts, SglangWeights, graded_reward
+from swe_rollout.integrations.trl.columns import RolloutColumns
+
+QUIET: dict[str, Any] = {
+    "use_cpu": True,
+    "bf16": False,
+    "report_to": "none",
+    "save_strategy": "no",
+    "disable_tqdm": True,
+}
+
+
+def grpo_trainer(
+    folder: Path,
+    checkpoint: Path,
+    rollouts: Rollouts,
+    rollout_func: Callable[[list[str], GRPOTrainer], RolloutColumns],
+    **options: Any,
+) -> Any:
+    """Return TRL's trainer of a checkpoint on the episodes of a job, four for each task."""
+    args = GRPOConfig(
+        output_dir=str(folder / "out"), num_generations=4, temperature=0.8, **QUIET, **options
+    )
+    return GRPOTrainer(
+        model=Qwen3ForCausalLM.from_pretrained(checkpoint, dtype=torch.float32),
+        args=args,
+        train_dataset=Dataset.from_list(rollouts.rows()),
+        processing_class=AutoTokenizer.from_pretrained(checkpoint),
+        reward_funcs=graded_reward,
+        rollout_func=rollout_func,
+    )
 
 
 def tree_attention(

@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("trl", reason="needs scripts/trainers trl")
-
 import torch
 from datasets import Dataset
 from transformers import AttentionInterface, AutoModelForCausalLM
@@ -29,7 +26,7 @@ from swe_rollout.integrations.trl import RolloutWorker
 from swe_rollout.testing.ratio import RatioRow, check_ratio, forced
 from swe_rollout.training.sample_bounds import FailureRateError
 from trainers.tiny_model import TorchModel, save_model
-from trainers.trl.parts import Checkpoints, tree_attention
+from trainers.trl.parts import QUIET, Checkpoints, tree_attention
 from unit.integrations.rollouts import BROKEN, PARALLEL, SUBMIT, Policy, ask, sandboxes, write_job
 
 pytestmark = [
@@ -67,12 +64,8 @@ def arguments(folder: Path, **options: Any) -> AsyncGRPOConfig:
         per_device_train_batch_size=8,
         gradient_accumulation_steps=1,
         temperature=0.8,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        save_strategy="no",
         logging_steps=1,
-        disable_tqdm=True,
+        **QUIET,
         **options,
     )
 

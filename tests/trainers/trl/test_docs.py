@@ -8,9 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("trl", reason="needs scripts/trainers trl")
-
 from transformers import AttentionInterface
 
 with warnings.catch_warnings():
@@ -21,7 +18,7 @@ with warnings.catch_warnings():
 
 from swe_rollout.integrations import trl as ours
 from trainers.tiny_model import TorchModel, save_model
-from trainers.trl.parts import Checkpoints, tree_attention
+from trainers.trl.parts import QUIET, Checkpoints, tree_attention
 from unit.integrations.rollouts import SUBMIT, Policy, write_job
 
 pytestmark = [
@@ -36,8 +33,8 @@ SNIPPETS = [
     for snippet in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     if "trl" in snippet
 ]
-OPTIONS = "max_steps=1, use_cpu=True, bf16=False, report_to='none', save_strategy='no', "
-OPTIONS += "disable_tqdm=True, per_device_train_batch_size=8"
+OPTIONS = "max_steps=1, per_device_train_batch_size=8, "
+OPTIONS += ", ".join(f"{name}={value!r}" for name, value in QUIET.items())
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=["GRPOTrainer", "AsyncGRPOTrainer", "tutorial"])

@@ -10,22 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("trl", reason="needs scripts/trainers trl")
-
 import torch
-from datasets import Dataset
-from transformers import AutoTokenizer, Qwen3ForCausalLM
-from trl import GRPOConfig, GRPOTrainer
+from transformers import Qwen3ForCausalLM
+from trl import GRPOTrainer
 
 from swe_rollout import RolloutJob
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import UsageError
-from swe_rollout.integrations.trl import Rollouts, graded_reward
+from swe_rollout.integrations.trl import Rollouts
 from swe_rollout.integrations.trl.columns import RolloutColumns
 from swe_rollout.testing.ratio import RatioReport, RatioRow, check_ratio
 from swe_rollout.training.sample_bounds import FailureRateError
 from trainers.tiny_model import TorchModel, save_model
+from trainers.trl.parts import grpo_trainer
 from unit.integrations import rollouts as parts
 from unit.integrations.rollouts import BROKEN, PARALLEL, SUBMIT, Policy, bash, sandboxes, write_job
 
@@ -81,11 +78,9 @@ def make(
         *,
         policy: Policy | None = None,
         change: Callable[[RolloutColumns], None] = lambda columns: None,  # noqa: ARG005
-        job: dict[str, Any] | None = None,
-        **options: Any,
     ) -> Trained:
         engine = policy or Episodes({0: MAIN}, {"7": models["7"].decoded}, abort_every=7)
-        path = write_job(tmp_path, **{"limits": LIMITS, **(job or {})})
+        path = write_job(tmp_path, limits=LIMITS)
         rollouts = Rollouts(RolloutJob.from_yaml(path), engine=engine)
         opened.append(rollouts)
         columns: list[RolloutColumns] = []
@@ -96,28 +91,15 @@ def make(
             columns.append(found)
             return found
 
-        args = GRPOConfig(
-            output_dir=str(tmp_path / "out"),
+        trainer = grpo_trainer(
+            tmp_path,
+            checkpoints["7"],
+            rollouts,
+            rollout_func,
             per_device_train_batch_size=8,
-            num_generations=4,
             max_steps=1,
-            temperature=0.8,
             learning_rate=1e-3,
-            use_cpu=True,
-            bf16=False,
-            report_to="none",
-            save_strategy="no",
             logging_steps=1,
-            disable_tqdm=True,
-            **options,
-        )
-        trainer = GRPOTrainer(
-            model=Qwen3ForCausalLM.from_pretrained(checkpoints["7"], dtype=torch.float32),
-            args=args,
-            train_dataset=Dataset.from_list(rollouts.rows()),
-            processing_class=AutoTokenizer.from_pretrained(checkpoints["7"]),
-            reward_funcs=graded_reward,
-            rollout_func=rollout_func,
         )
         batches: list[dict[str, torch.Tensor]] = []
         score = trainer._generate_and_score_completions

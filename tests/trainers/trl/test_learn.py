@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("trl", reason="needs scripts/trainers trl")
-
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "07-learn"))
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("trl", reason="needs scripts/trainers trl")
-
 from swe_rollout.integrations.trainer_session import BLOCK
 from trainers.tiny_model import save_model
 from unit.integrations.rollouts import write_job
