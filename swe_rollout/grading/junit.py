@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Final
-from xml.etree import ElementTree as ET
 
+from swe_rollout.grading.parsers.reports import documents
 from swe_rollout.types.verdict import TestStatus
 
 MAX_BYTES: Final = 64 << 20
@@ -21,24 +19,12 @@ _PYTEST: Final = re.compile(
     r"(?:python[\d.]*(?:[ \t]+-[a-zA-Z]\b)*?[ \t]+-m[ \t]+pytest|pytest|py\.test))(?=\s|$)",
     re.MULTILINE,
 )
-_HEADING: Final = re.compile(
-    r"^(?:_{3,} (?P<pytest>.+?) _{3,}|(?:FAIL|ERROR): (?P<unittest>.+))$", re.MULTILINE
-)
+_PASSED: Final = TestStatus.PASSED
 _KINDS: Final = {
     "failure": TestStatus.FAILED,
     "error": TestStatus.ERROR,
     "skipped": TestStatus.SKIPPED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One test in the report."""
-
-    status: TestStatus
-    """The status of the test; an expected failure counts as skipped."""
-    text: str = ""
-    """The message and text of its failure."""
 
 
 def with_report(commands: str, path: str) -> str | None:
@@ -48,28 +34,19 @@ def with_report(commands: str, path: str) -> str | None:
     return _PYTEST.sub(lambda match: f"{match[1]} --junitxml={path}", commands)
 
 
-def read_report(data: bytes) -> Mapping[str, Case]:
-    """Read a report: cases by `key_of` their ids. Empty when the data is no report."""
-    if not data or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        return {}
-    try:
-        cases = ET.fromstring(data).iter("testcase")  # noqa: S314 (no entities, bounded)
-    except ET.ParseError:
-        return {}
-    found: dict[str, Case] = {}
-    for case in cases:
-        key = f"{case.get('classname')}::{case.get('name')}"
-        made = _case(case)
-        if key not in found or made.status is not TestStatus.PASSED:
-            found[key] = made
+def read_report(data: bytes) -> Mapping[str, TestStatus]:
+    """Read a report: statuses by `key_of` their ids. Empty when the data is no report.
+
+    An expected failure counts as skipped.
+    """
+    found: dict[str, TestStatus] = {}
+    for root in documents(data.decode(errors="replace"), "testsuites", "testsuite"):
+        for case in root.iter("testcase"):
+            key = f"{case.get('classname')}::{case.get('name')}"
+            status = next((_KINDS[part.tag] for part in case if part.tag in _KINDS), _PASSED)
+            if found.get(key, _PASSED) is _PASSED:
+                found[key] = status
     return found
-
-
-def _case(case: ET.Element) -> Case:
-    for child in case:
-        if status := _KINDS.get(child.tag):
-            return Case(status, f"{child.get('message') or ''}\n{child.text or ''}")
-    return Case(TestStatus.PASSED)
 
 
 def key_of(test: str) -> str:
@@ -82,40 +59,11 @@ def key_of(test: str) -> str:
 
 
 def disagreements(
-    statuses: Mapping[str, TestStatus], report: Mapping[str, Case], tests: Iterable[str]
+    statuses: Mapping[str, TestStatus], report: Mapping[str, TestStatus], tests: Iterable[str]
 ) -> tuple[str, ...]:
     """Return the tests that pass in the log but not in the report."""
     return tuple(
         test
         for test in tests
-        if statuses.get(test) is TestStatus.PASSED
-        and report.get(key_of(test), _MISSING).status is not TestStatus.PASSED
+        if statuses.get(test) is _PASSED and report.get(key_of(test)) is not _PASSED
     )
-
-
-_MISSING: Final = Case(TestStatus.MISSING)
-
-
-def failure_texts(log: str, report: Mapping[str, Case], tests: Iterable[str]) -> dict[str, str]:
-    """Return the text about each test's failure, from the report or else from the log."""
-    sections = {} if report else _sections(log)
-    found = {}
-    for test in tests:
-        if (case := report.get(key_of(test))) is not None:
-            found[test] = case.text
-        else:
-            rest = test.partition("::")[2].replace("::", ".")
-            names = (test, rest, rest.rpartition(".")[2])
-            found[test] = next((sections[name] for name in names if name in sections), "")
-    return found
-
-
-def _sections(log: str) -> dict[str, str]:
-    """Split a log at the headings of its failures."""
-    headings = list(_HEADING.finditer(log))
-    found: dict[str, str] = {}
-    for heading, following in zip_longest(headings, headings[1:]):
-        end = len(log) if following is None else following.start()
-        name = heading["pytest"] or heading["unittest"]
-        found[name] = found.get(name, "") + log[heading.end() : end]
-    return found

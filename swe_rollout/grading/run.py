@@ -19,7 +19,6 @@ from swe_rollout.grading import junit, rules
 from swe_rollout.grading import program as programs
 from swe_rollout.grading.blind import MAX_RECORDS_BYTES, Blind, BlindRun
 from swe_rollout.grading.blind_files import TestFile
-from swe_rollout.grading.junit import Case
 from swe_rollout.grading.parsers.base import (
     MOST_CHARS,
     EndlessIdsError,
@@ -56,7 +55,7 @@ class RunResult:
     findings: tuple[str, ...] = ()
     contradictions: frozenset[str] = frozenset()
     """Expected tests that the log reports both as passed and as failed."""
-    cases: Mapping[str, Case] | None = None
+    cases: Mapping[str, TestStatus] | None = None
     """The tests in the runner's own report; None if no report was requested."""
     log: str = field(default="", repr=False)
     output: bytes = field(default=b"", repr=False)

@@ -6,7 +6,7 @@ import pytest
 
 from ratios import growth
 from swe_rollout.grading import junit
-from swe_rollout.grading.junit import Case
+from swe_rollout.grading.parsers import reports
 from swe_rollout.types.verdict import TestStatus
 
 S = TestStatus
@@ -48,9 +48,9 @@ def test_pytest_is_found_behind_any_number_of_lines(line: str) -> None:
 
 def test_a_report_is_read_by_the_keys_of_ids() -> None:
     found = junit.read_report(REPORT)
-    assert found[junit.key_of("tests/test_a.py::test_one[x::y]")].status is S.PASSED
-    assert found[junit.key_of("tests/test_a.py::TestB::test_two")].status is S.FAILED
-    assert found[junit.key_of("tests/test_a.py::test_three")].status is S.SKIPPED
+    assert found[junit.key_of("tests/test_a.py::test_one[x::y]")] is S.PASSED
+    assert found[junit.key_of("tests/test_a.py::TestB::test_two")] is S.FAILED
+    assert found[junit.key_of("tests/test_a.py::test_three")] is S.SKIPPED
 
 
 @pytest.mark.parametrize(
@@ -61,19 +61,12 @@ def test_what_is_no_report_has_no_cases(data: bytes) -> None:
     assert junit.read_report(data) == {}
 
 
+def test_a_report_of_too_many_elements_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "MOST_ELEMENTS", 5)
+    assert junit.read_report(REPORT) == {}
+
+
 def test_passes_that_the_report_lacks_are_found() -> None:
-    report = {"a::x": Case(S.PASSED), "a::y": Case(S.FAILED)}
+    report = {"a::x": S.PASSED, "a::y": S.FAILED}
     statuses = {"a.py::x": S.PASSED, "a.py::y": S.PASSED, "a.py::z": S.PASSED, "a.py::w": S.FAILED}
     assert junit.disagreements(statuses, report, statuses) == ("a.py::y", "a.py::z")
-
-
-def test_the_text_of_a_failure_comes_from_the_report_or_from_a_section_of_the_log() -> None:
-    test = "tests/test_a.py::TestB::test_two"
-    by_report = junit.failure_texts("", junit.read_report(REPORT), [test])
-    assert "tests/test_a.py:7" in by_report[test]
-    log = "=== FAILURES ===\n____ TestB.test_two ____\nE  no\n____ test_x ____\nE  other\n"
-    assert junit.failure_texts(log, {}, [test]) == {test: "\nE  no\n"}
-    django = "test_x (app.T)"
-    log = "=====\nFAIL: test_x (app.T)\n-----\nwhy\n=====\nERROR: test_y (app.T)\nelse\n"
-    assert "why" in junit.failure_texts(log, {}, [django])[django]
-    assert junit.failure_texts("", {}, [django]) == {django: ""}
