@@ -297,7 +297,7 @@ def replaced_files(
         path = next((path for path in part.paths if path in files), None)
         if path is None:
             parts.append(part.data.decode())
-        else:
+        elif path in todo:
             parts.append(file_diff(path, bases.get(path), todo.pop(path)))
     parts += [file_diff(path, bases.get(path), text) for path, text in todo.items()]
     return "".join(parts)
