@@ -156,7 +156,7 @@ def of_contradictions(tests: Iterable[str]) -> tuple[str, ...]:
 
 def of_exit(statuses: Mapping[str, TestStatus], exit_code: int) -> tuple[str, ...]:
     """Describe an exit code that reports a failed test although the log names none."""
-    if statuses and exit_code and not any(status in _BAD for status in statuses.values()):
+    if exit_code and not any(status in _BAD for status in statuses.values()):
         return (f"the tests ended with exit code {exit_code}, yet none is reported as failed",)
     return ()
 

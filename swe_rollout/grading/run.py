@@ -187,7 +187,9 @@ class Run:
         status = judgement.status
         if problem:
             findings += (problem,)
-        elif found := rules.of_exit(statuses, result.exit_code):
+        elif status is not VerdictStatus.NO_TESTS_RAN and (
+            found := rules.of_exit(statuses, result.exit_code)
+        ):
             # As the official harness does: such a log does not describe the run that happened.
             status = VerdictStatus.UNRESOLVED
             findings += found

@@ -243,6 +243,18 @@ async def test_an_instance_may_name_its_log_parser(project: Project, repo: Path)
     assert verdict.status is VerdictStatus.RESOLVED
 
 
+@pytest.mark.parametrize(
+    ("code", "status"), [(0, VerdictStatus.RESOLVED), (1, VerdictStatus.UNRESOLVED)]
+)
+async def test_a_suite_that_prints_failures_only_has_to_end_well(
+    project: Project, repo: Path, code: int, status: VerdictStatus
+) -> None:
+    silent = project.changed(log_parser="chart_js", rule=Rule.FAIL_ONLY, gold_patch="")
+    crashed = f"echo 'Executed 1 of 9 DISCONNECTED'; exit {code}\n"
+    verdict = await silent.grade(diff(repo, **{"calc.sh": crashed}))
+    assert verdict.status is status
+
+
 async def test_a_log_whose_ids_never_end_resolves_nothing(
     project: Project, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
