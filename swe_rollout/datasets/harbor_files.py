@@ -12,6 +12,7 @@ import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -25,6 +26,8 @@ MAX_TASK_BYTES = 64 << 20
 _MAX_ARCHIVE_BYTES = 4 << 30
 _MOST_FILES = 10_000
 _MOST_TASKS = 100_000
+_DEEPEST = 32
+"""How many folders may be around a task in an archive."""
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
 
@@ -59,14 +62,18 @@ async def read_tasks(uri: str, *, base_dir: Path) -> tuple[TaskFolder | Problem,
         tasks = await asyncio.to_thread(_of_path, uri, path, base_dir)
     if not tasks:
         raise _none(uri, f"no folder in it has a {CONFIG}")
-    return tuple(tasks[name] for name in sorted(tasks))
+    return tuple(sorted(tasks, key=_name))
+
+
+def _name(task: TaskFolder | Problem) -> str:
+    return task.place if isinstance(task, Problem) else task.name
 
 
 def _none(uri: str, why: str) -> DatasetError:
     return DatasetError("there are no tasks", [Problem(uri, "", why)])
 
 
-def _of_path(uri: str, name: str, base_dir: Path) -> dict[str, TaskFolder | Problem]:
+def _of_path(uri: str, name: str, base_dir: Path) -> list[TaskFolder | Problem]:
     path = base_dir / expanded(name)
     if path.is_file() and path.name.endswith(_ARCHIVES):
         if path.stat().st_size > _MAX_ARCHIVE_BYTES:
@@ -75,9 +82,9 @@ def _of_path(uri: str, name: str, base_dir: Path) -> dict[str, TaskFolder | Prob
     if not path.is_dir():
         raise _none(uri, why_missing(path) or f"there is no {path}")
     if (path / CONFIG).is_file():
-        return {path.resolve().name: _of_folder(path.resolve())}
+        return [_of_folder(path.resolve())]
     folders = (each for each in path.iterdir() if (each / CONFIG).is_file())
-    return {each.name: _of_folder(each) for each in folders}
+    return [_of_folder(each) for each in folders]
 
 
 def _of_folder(folder: Path) -> TaskFolder | Problem:
@@ -106,7 +113,7 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield Path(parent) / name
 
 
-def _of_archive(uri: str, data: bytes) -> dict[str, TaskFolder | Problem]:
+def _of_archive(uri: str, data: bytes) -> list[TaskFolder | Problem]:
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             return _of_members(tar)
@@ -114,8 +121,8 @@ def _of_archive(uri: str, data: bytes) -> dict[str, TaskFolder | Problem]:
         raise _none(uri, f"the archive can't be read: {error}") from error
 
 
-def _of_members(tar: tarfile.TarFile) -> dict[str, TaskFolder | Problem]:
-    """Group files by the folder with `task.toml`; one that is too large becomes a problem."""
+def _of_members(tar: tarfile.TarFile) -> list[TaskFolder | Problem]:
+    """Group files by the outermost folder with `task.toml`; a large one becomes a problem."""
     files: dict[str, PlainFile] = {}
     total = 0
     for member in tar:
@@ -127,16 +134,20 @@ def _of_members(tar: tarfile.TarFile) -> dict[str, TaskFolder | Problem]:
             if content is not None:
                 name = member.name.removeprefix("./")
                 files[name] = PlainFile(content.read(), bool(member.mode & 0o111))
-    tasks: dict[str, TaskFolder | Problem] = {}
-    heads = [name.removesuffix(CONFIG) for name in files if f"/{name}".endswith(f"/{CONFIG}")]
-    for head in heads:
-        name = head.strip("/").rpartition("/")[2] or "task"
-        own = {path[len(head) :]: file for path, file in files.items() if path.startswith(head)}
-        own = {path: file for path, file in own.items() if ".." not in path.split("/")}
-        size = sum(len(file.data) for file in own.values())
-        large = size > MAX_TASK_BYTES or len(own) > _MOST_FILES
-        tasks[name] = _too_large(name) if large else TaskFolder(name, own)
-    return tasks
+    heads = {name.removesuffix(CONFIG) for name in files if f"/{name}".endswith(f"/{CONFIG}")}
+    groups: dict[str, dict[str, PlainFile]] = {}
+    for path, file in files.items():
+        above = accumulate((f"{part}/" for part in path.split("/")[:_DEEPEST]), initial="")
+        head = next((each for each in above if each in heads), None)
+        if head is not None and ".." not in path.split("/"):
+            groups.setdefault(head, {})[path[len(head) :]] = file
+    return [_of_group(head, own) for head, own in groups.items()]
+
+
+def _of_group(head: str, files: dict[str, PlainFile]) -> TaskFolder | Problem:
+    name = head.strip("/").rpartition("/")[2] or "task"
+    large = len(files) > _MOST_FILES or sum(len(f.data) for f in files.values()) > MAX_TASK_BYTES
+    return _too_large(name) if large else TaskFolder(name, files)
 
 
 def _too_large(name: str) -> Problem:

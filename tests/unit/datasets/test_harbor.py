@@ -7,6 +7,7 @@ import io
 import shutil
 import tarfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ from ratios import growth
 from swe_rollout.datasets import harbor_files
 from swe_rollout.datasets.harbor_files import PlainFile, TaskFolder
 from swe_rollout.datasets.harbor_task import instance_of, load, workdir_of
+from swe_rollout.datasets.source import NamedSource
 from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.types.instance import Instance, Rule
 
+DATASET = NamedSource("harbor", partial(load, "tasks.tar"))
 MINIMAL = '[environment]\ndocker_image = "i:1"\n'
 
 
@@ -101,6 +104,20 @@ async def test_nothing_outside_of_a_task_is_read(task: Path) -> None:
     (task / "solution" / "root").symlink_to("/etc")
     (found,) = await load(str(task), base_dir=task)
     assert isinstance(found, Problem)
+
+
+async def test_tasks_of_one_name_and_files_of_tests_are_told_apart(task: Path) -> None:
+    (task / "tests" / "task.toml").write_text("# for the tests\n")
+    archive = task.parent.parent / "tasks.tar"
+    with tarfile.open(archive, "w") as tar:
+        for folder in ("one", "two"):
+            tar.add(task, arcname=f"{folder}/{task.name}")
+    first, second = await DATASET.read(base_dir=archive.parent, on_progress=print)
+    assert isinstance(first, Instance)
+    assert first.folder is not None
+    assert "/tests/task.toml" in [each.path for each in first.folder.tests]
+    assert isinstance(second, Problem)
+    assert second.message == "stock-report is also harbor: task 1"
 
 
 async def test_links_and_paths_of_an_archive_lead_nowhere(tmp_path: Path) -> None:
