@@ -12,6 +12,7 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Final
 
 _STEERING: Final = (
@@ -73,9 +74,12 @@ class Shadow:
         return f"{self.folder}/{self.name}.py".removeprefix("/")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Task:
-    """The paths and commands of a task that decide which changes are undone."""
+    """The paths and commands of a task that decide which changes are undone.
+
+    What follows from them is computed once: a patch may change hundreds of thousands of paths.
+    """
 
     gold: frozenset[str]
     """Paths that the gold patch changes."""
@@ -100,12 +104,12 @@ class Task:
         name = path.rpartition("/")[2]
         steers = any(fnmatchcase(name, pattern) for pattern in _STEERING)
         # Plugins read them beside the tests or above; elsewhere they are a package's data.
-        steers = steers or (name.endswith(".env") and path.rpartition("/")[0] in self._above())
-        if steers or _CARGO.fullmatch(path) or path in self._words():
+        steers = steers or (name.endswith(".env") and path.rpartition("/")[0] in self._above)
+        if steers or _CARGO.fullmatch(path) or path in self._words:
             return Undone(path, f"edits {path}, which steers how tests run")
         if any(fnmatchcase(name, pattern) for pattern in _COMPILED):
             return Undone(path, f"edits {path}, which is compiled")
-        if any(path == folder or path.startswith(f"{folder}/") for folder in self._folders()):
+        if any(path == folder or path.startswith(f"{folder}/") for folder in self._folders):
             return Undone(path, f"edits {path}, in the folder of graded tests")
         return None
 
@@ -122,13 +126,16 @@ class Task:
                     found[shadow.path] = shadow
         return tuple(found.values())
 
+    @cached_property
     def _words(self) -> frozenset[str]:
-        """Return the words in the commands that may be paths, such as `bin/test`."""
+        """The words in the commands that may be paths, such as `bin/test`."""
         found = re.findall(r"[\w./-]+", self.commands)
         return frozenset(word.removeprefix("./") for word in found)
 
-    def _folders(self) -> Iterator[str]:
-        """Yield the widest folders of the hidden tests that contain no file of the gold patch."""
+    @cached_property
+    def _folders(self) -> frozenset[str]:
+        """The widest folders of the hidden tests that contain no file of the gold patch."""
+        found = set[str]()
         for file in self.hidden:
             parts = file.split("/")[:-1]
             is_named = any(_TESTS.fullmatch(part) for part in parts)
@@ -136,11 +143,13 @@ class Task:
                 folder = "/".join(parts[:depth])
                 is_tests = _TESTS.fullmatch(part) if is_named else part == _TESTING
                 if is_tests and not any(gold.startswith(f"{folder}/") for gold in self.gold):
-                    yield folder
+                    found.add(folder)
                     break
+        return frozenset(found)
 
+    @cached_property
     def _above(self) -> frozenset[str]:
-        """Return the folders of the hidden tests and all above them; empty for the root."""
+        """The folders of the hidden tests and all above them; empty for the root."""
         folders = (file.split("/")[:-1] for file in self.hidden)
         return frozenset("/".join(f[:depth]) for f in folders for depth in range(len(f) + 1)) | {""}
 
@@ -155,5 +164,9 @@ class Task:
             yield Shadow(folder, module, path, self._is_searched(folder))
 
     def _is_searched(self, folder: str) -> bool:
-        tests = {file.rpartition("/")[0] for file in self.hidden}
-        return not folder or folder in tests or folder in self._words()
+        return not folder or folder in self._beside or folder in self._words
+
+    @cached_property
+    def _beside(self) -> frozenset[str]:
+        """The folders of the hidden tests."""
+        return frozenset(file.rpartition("/")[0] for file in self.hidden)

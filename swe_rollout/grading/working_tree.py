@@ -83,9 +83,10 @@ class WorkingTree:
             frozenset((*touched_paths(self.instance.test_patch), *self.instance.test_files)),
             program(self.instance.evaluation).tests,
         )
-        undone = list(task.undone(changed))
+        # Like this, a patch of many files takes seconds.
+        undone = list(await asyncio.to_thread(task.undone, changed))
         restored = {each.path for each in undone}
-        undone += await self._shadows(task.shadows(changed), restored)
+        undone += await self._shadows(await asyncio.to_thread(task.shadows, changed), restored)
         undone += await self._build_files(changed - restored - task.gold)
         if len(undone) > steering.MOST:
             return AppliedPatch(

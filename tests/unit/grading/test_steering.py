@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ratios import cpu_ratio
 from swe_rollout.grading.build_files import is_build_file, steers
 from swe_rollout.grading.steering import IMPORTED, Task
 
@@ -202,3 +203,16 @@ def test_a_build_file_may_say_more_about_its_package(
 def test_a_huge_build_file_is_read_once(path: str, after: str) -> None:
     """Each took minutes to hours."""
     assert steers(path, "", after) is (path != "go.mod")
+
+
+def test_commands_and_folders_are_read_once_for_any_number_of_paths() -> None:
+    paths = [f"src/pkg/m{number}.py" for number in range(400)]
+    hidden = frozenset(f"tests/a{number}/test.txt" for number in range(200))
+    script = "echo a b c\n" * 2_000
+
+    def look(hidden: frozenset[str], commands: str) -> None:
+        task = Task(TASK.gold, hidden, commands)
+        assert not task.undone(paths)
+        assert len(task.shadows(paths)) == len(paths)
+
+    assert cpu_ratio(lambda: look(hidden, script), lambda: look(frozenset(), "")) < 20
