@@ -112,6 +112,8 @@ _OWN_DISK = re.compile(
 _CONFIG_REASONS = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 )
+_BUSY_RUNTIME = re.compile(r"deadline exceeded|is reserved for|temporarily unavailable")
+"""What a container runtime says that has too much to do; the kubelet asks it again."""
 
 
 def is_ready(pod: Pod, name: str = CONTAINER) -> bool:
@@ -214,11 +216,6 @@ def setup_error(error: ApiError) -> SweRolloutError:
     return PrerequisiteError(error.what, why=error.why, fix=error.fix)
 
 
-def is_scaling_up(events: Sequence[KubernetesEvent]) -> bool:
-    """Whether a node is being added for the pod, so that waiting may help."""
-    return any(event.reason in {"TriggeredScaleUp", "Nominated"} for event in events)
-
-
 def with_events(error: SandboxError, events: Sequence[KubernetesEvent]) -> SandboxError:
     """Append the last warnings that add information to the error's why, and return it."""
     for event in [event for event in events if event.type == "Warning"][-_MAX_EVENTS:]:
@@ -244,11 +241,12 @@ def _waiting_problem(pod: Pod, waiting: Waiting) -> StartProblem | None:
             error = _image_error(name, why, fix, retryable=not is_certain)
             return StartProblem(error, settle_s=_CERTAIN_S if is_certain else _PULL_S)
         case reason if reason in _CONFIG_REASONS:
+            is_busy = _BUSY_RUNTIME.search(waiting.message) is not None
             fix = "use an image with /bin/sh; change `sandbox.pod` as the message requires"
             error = PodStartError(
-                f"the container of pod {name} can't start", why=why, fix=fix, retryable=False
+                f"the container of pod {name} can't start", why=why, fix=fix, retryable=is_busy
             )
-            return StartProblem(error, settle_s=_CERTAIN_S)
+            return StartProblem(error, settle_s=_PULL_S if is_busy else _CERTAIN_S)
         case _:
             return None
 
@@ -304,6 +302,9 @@ def _before_start(error: SandboxError) -> SandboxError:
     """Return the error for a pod that ended before any command could run in it."""
     if isinstance(error, SandboxDestroyedError):
         return PodStartError(error.what, why=error.why, fix=error.fix)
+    if isinstance(error, PodLostError) and error.why.startswith("OutOf"):
+        # The node's kubelet still counts pods that end, which the scheduler no longer does.
+        return UnschedulableError(error.what, why=error.why, fix=error.fix)
     return error
 
 

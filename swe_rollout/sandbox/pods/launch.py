@@ -179,7 +179,9 @@ class PodLaunch:
     async def _raise_unless_scaling(self, error: SandboxError) -> float:
         """Raise `error`, or return how long to keep waiting while a node is being added."""
         events = await self._events()
-        if isinstance(error, diagnose.UnschedulableError) and diagnose.is_scaling_up(events):
+        is_scaling_up = any(event.reason in {"TriggeredScaleUp", "Nominated"} for event in events)
+        waits = isinstance(error, diagnose.UnschedulableError)
+        if waits and is_scaling_up and self._pod.status.phase == "Pending":
             return _SCALING_S
         raise diagnose.with_events(error, events)
 

@@ -51,6 +51,8 @@ NO_NODE = "0/3 nodes are available: 3 Insufficient cpu."
 UNSCHEDULED = pod(
     phase="Pending", conditions=condition("PodScheduled", "False", "Unschedulable", NO_NODE)
 )
+TOO_BUSY = "context deadline exceeded"
+NO_ROOM_LEFT = "Pod was rejected: Node didn't have enough resource: cpu, requested: 500, used: 1700"
 OUT_OF_MEMORY = ended(137, "OOMKilled")
 UNREACHABLE = waiting("ImagePullBackOff", "dial tcp: i/o timeout")
 
@@ -91,6 +93,8 @@ def test_a_pod_is_ready_when_its_container_runs_and_says_so() -> None:
         (UNREACHABLE, "ImageUnavailable", True, (10, 99), "i/o timeout"),
         (UNSCHEDULED, "Unschedulable", True, (5, 99), NO_NODE),
         (waiting("CreateContainerError", "stat /bin/sh"), "PodStart", False, (0, 5), "stat /bin"),
+        (waiting("CreateContainerError", TOO_BUSY), "PodStart", True, (10, 99), "deadline"),
+        (failed("OutOfcpu", NO_ROOM_LEFT), "Unschedulable", True, (0, 0), NO_ROOM_LEFT),
         # Issue 16, point 4: before any command it is no policy's doing.
         (OUT_OF_MEMORY, "PodStart", True, (0, 0), "OOMKilled"),
     ],
@@ -105,11 +109,6 @@ def test_a_pod_that_does_not_start_has_a_problem_that_has_to_persist(
     assert settle_s[0] <= problem.settle_s <= settle_s[1]
     assert why in problem.error.why
     assert problem.error.fix
-
-
-def test_a_node_that_is_being_added_is_worth_waiting_for() -> None:
-    assert diagnose.is_scaling_up([KubernetesEvent(type="Normal", reason="TriggeredScaleUp")])
-    assert not diagnose.is_scaling_up([KubernetesEvent(type="Warning", reason="FailedScheduling")])
 
 
 def test_an_unschedulable_pod_persists_longer_before_a_warning() -> None:

@@ -169,6 +169,10 @@ async def test_a_pod_for_which_a_node_is_being_added_is_waited_for(
     server = PodServer([(0.5, UNSCHEDULABLE), (0, READY)])
     server.report("Normal", "TriggeredScaleUp", "1 to 2")
     assert (await (await launch(server)).run(start_s=60)).metadata.uid == "u1"
+    server = PodServer([(60, {"phase": "Failed", "reason": "OutOfcpu"})])
+    server.report("Normal", "TriggeredScaleUp", "1 to 2")
+    with pytest.raises(diagnose.UnschedulableError):
+        await (await launch(server)).run(start_s=60)
 
 
 async def test_a_change_seen_before_the_creations_response_is_not_lost(
