@@ -35,7 +35,7 @@ from swe_rollout.spec.job import RolloutJob
 from swe_rollout.spec.status import REACHES_API_S, WorkerProgress
 from swe_rollout.store.plans import Owner
 from swe_rollout.worker.backlog import Shard
-from swe_rollout.worker.progress_report import Reporter, ShardProgress
+from swe_rollout.worker.progress_report import LAST_WRITE_S, Reporter, ShardProgress
 from swe_rollout.worker.scheduler import EpisodeScheduler
 from swe_rollout.worker.service_health import LONGEST_PAUSE_S, Conditions, back_off
 from swe_rollout.worker.startup import WorkerStartup, on_cluster
@@ -190,7 +190,9 @@ class _Worker:
             await self._until_over(stop)
         finally:
             await cancel_all(reporting)
-            is_published = await self._reporter.write_last()
+            # A worker that has finished has time: its successor would read everything again.
+            within_s = REACHES_API_S if self._finished else LAST_WRITE_S
+            is_published = await self._reporter.write_last(within_s)
         if self._finished and not is_published:
             raise UnreachableError(
                 "the worker's final progress can't be published",
@@ -230,10 +232,11 @@ class _Worker:
     async def _follow(self) -> None:
         """Apply changes to the job's object until it is deleted or replaced.
 
-        While the object can't be read, the last known values apply.
+        While the object can't be read, the last known values apply, also where that is refused: by
+        a server that has just started, or because the worker's rights were deleted with its job.
         """
         await AsyncRetrying(
-            retry=retry_if_exception_type((UnreachableError, ClusterError)),
+            retry=retry_if_exception_type((UnreachableError, ClusterError, PrerequisiteError)),
             wait=wait_fixed(LONGEST_PAUSE_S),
             before_sleep=_log_retry("job_not_followed"),
         )(self._follow_once)

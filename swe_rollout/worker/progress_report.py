@@ -200,13 +200,13 @@ class Reporter:
         """Write the next changes soon, because somebody asked for them."""
         self._allowance.refill()
 
-    async def write_last(self) -> bool:
+    async def write_last(self, within_s: float = LAST_WRITE_S) -> bool:
         """Write the final state, unless that takes too long; return whether it was written."""
         progress = self._progress()
         if progress == self._written:
             return True
         try:
-            async with asyncio.timeout(LAST_WRITE_S):
+            async with asyncio.timeout(within_s):
                 await self._write(progress)
         except TimeoutError:
             log.warning("last_progress_not_written", pod=self._pod)
