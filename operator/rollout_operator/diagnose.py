@@ -158,4 +158,4 @@ def _is_evicted(pod: WorkerPod) -> bool:
 
 
 def _job(pod: WorkerPod) -> str:
-    return pod.metadata.name.partition("-workers-")[0]
+    return pod.metadata.name.rpartition("-workers-")[0]

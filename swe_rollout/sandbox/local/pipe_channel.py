@@ -63,11 +63,11 @@ class PipeChannel:
         is called when the process ended by itself, before `at_end`.
         """
         # What is written there is read once, at the end, and never more than the pipe holds.
-        stderr, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         with ExitStack() as always:
-            always.callback(os.close, writing)
             async with AsyncExitStack() as cleanup:
                 cleanup.push_async_callback(at_end)
+                stderr, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+                always.callback(os.close, writing)
                 cleanup.callback(os.close, stderr)
                 spawning = asyncio.create_task(_spawn(command, env=env, stderr=writing))
                 cleanup.push_async_callback(_abandon, spawning)

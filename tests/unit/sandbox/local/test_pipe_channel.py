@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -63,6 +64,23 @@ async def test_a_program_that_is_missing_leaves_nothing() -> None:
         await PipeChannel.start(["/does/not/exist"], env={}, at_end=end)
     assert ended == ["yes"]
     assert descriptors() == before
+
+
+async def test_without_a_descriptor_to_spare_what_was_prepared_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[str] = []
+
+    async def end() -> None:
+        ended.append("yes")
+
+    def pipe2(_: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pipe2", pipe2)
+    with pytest.raises(OSError, match="Too many"):
+        await PipeChannel.start(["cat"], env={}, at_end=end)
+    assert ended == ["yes"]
 
 
 async def test_closing_twice_ends_once_and_closes_every_descriptor() -> None:
