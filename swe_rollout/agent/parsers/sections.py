@@ -15,9 +15,11 @@ from swe_rollout.agent.parsers.base import (
     Delimiters,
     Found,
     Mark,
-    OpenerParser,
+    Reasoning,
     Refusal,
     SampledText,
+    ToolCallParser,
+    attempts,
     not_run,
     unless_refused,
 )
@@ -28,8 +30,8 @@ from swe_rollout.types.turn import CallStatus, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class SectionGrammar:
-    """One family's delimiters, and how it writes a call between them."""
+class SectionGrammar(ToolCallParser):
+    """Reads the calls of one family, by its delimiters and how it writes a call between them."""
 
     section: Delimiters
     call: Delimiters
@@ -44,6 +46,15 @@ class SectionGrammar:
     """Whether the text before the separator is the id of the call."""
     tail: str = ""
     """The text after the JSON."""
+
+    def parse(
+        self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
+    ) -> tuple[ToolCall, ...]:
+        openers = (self.section.opener, self.call.opener)
+        sections = _Sections(sampled, self, tools)
+        return attempts(
+            sampled, lambda at: sampled.first(openers, at), sections.read, reasoning=reasoning
+        )
 
     @property
     def delimiters(self) -> tuple[str, ...]:
@@ -144,42 +155,29 @@ def _unclosed(call: ToolCall) -> ToolCall:
     return replace(call, status=CallStatus.UNCLOSED, arguments={}, problem=problem)
 
 
-def _parser(grammar: SectionGrammar) -> OpenerParser:
-    return OpenerParser(
-        (grammar.section.opener, grammar.call.opener),
-        lambda sampled, opener, tools: _Sections(sampled, grammar, tools).read(opener),
-    )
-
-
 _DEEPSEEK_SECTION = Delimiters("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
 _DEEPSEEK_CALL = Delimiters("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
-KIMI_K2 = _parser(
-    SectionGrammar(
-        Delimiters("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
-        Delimiters("<|tool_call_begin|>", "<|tool_call_end|>"),
-        "<|tool_call_argument_begin|>",
-        before=r"functions\.(?P<name>[^\s:]+):[0-9]+",
-        rule="it must begin with functions.NAME:INDEX",
-        has_id=True,
-    )
+KIMI_K2 = SectionGrammar(
+    Delimiters("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    Delimiters("<|tool_call_begin|>", "<|tool_call_end|>"),
+    "<|tool_call_argument_begin|>",
+    before=r"functions\.(?P<name>[^\s:]+):[0-9]+",
+    rule="it must begin with functions.NAME:INDEX",
+    has_id=True,
 )
-DEEPSEEK_V3 = _parser(
-    SectionGrammar(
-        _DEEPSEEK_SECTION,
-        _DEEPSEEK_CALL,
-        "<｜tool▁sep｜>",
-        before="function",
-        after=r"(?P<name>[^\n]+)\n```json\n",
-        rule="it must be `function`, the separator, NAME, and JSON in a fence of its own lines",
-        tail="```",
-    )
+DEEPSEEK_V3 = SectionGrammar(
+    _DEEPSEEK_SECTION,
+    _DEEPSEEK_CALL,
+    "<｜tool▁sep｜>",
+    before="function",
+    after=r"(?P<name>[^\n]+)\n```json\n",
+    rule="it must be `function`, the separator, NAME, and JSON in a fence of its own lines",
+    tail="```",
 )
-DEEPSEEK_V31 = _parser(
-    SectionGrammar(
-        _DEEPSEEK_SECTION,
-        _DEEPSEEK_CALL,
-        "<｜tool▁sep｜>",
-        before="(?P<name>.+)",
-        rule="it must begin with the name of a tool",
-    )
+DEEPSEEK_V31 = SectionGrammar(
+    _DEEPSEEK_SECTION,
+    _DEEPSEEK_CALL,
+    "<｜tool▁sep｜>",
+    before="(?P<name>.+)",
+    rule="it must begin with the name of a tool",
 )
