@@ -27,7 +27,6 @@ from swe_rollout.agent.sampled_turn import (
 )
 from swe_rollout.agent.tools.base import ToolSpec, encodable
 from swe_rollout.engine.chat.base import ChatCall, ChatRequest, ChatResponse, ChatTool
-from swe_rollout.engine.errors import ContextOverflowError
 from swe_rollout.errors import InternalError
 from swe_rollout.tokens.log import RequestProof
 from swe_rollout.types.episode import StopReason
@@ -47,8 +46,9 @@ class ChatTurns(PolicyTurns):
 
         A request that hits the time limit leaves no turn: APIs return a whole message or nothing.
         """
-        if not isinstance(branch, ChatBranch):
-            raise InternalError("a branch over a chat API has tokens")
+        engine = self._parts.chat
+        if engine is None or not isinstance(branch, ChatBranch):
+            raise InternalError("an agent over a chat API has a branch or an engine with tokens")
         if branch.tokens >= self._parts.limits.context_tokens:
             return SampledTurn(stop=StopReason.CONTEXT_FULL), None
         if self._state.deadline.expired:
@@ -56,11 +56,7 @@ class ChatTurns(PolicyTurns):
         following = branch.following(branch.last_calls, self._worded(results), message)
         turn = TurnBuilder(len(self._state.turns), NO_TOKENS, branch.index, message)
         request = self._request(branch, turn.index, following)
-        began = self._state.deadline.now()
-        try:
-            response = await self._respond(request, branch)
-        finally:
-            turn.engine_s = self._state.deadline.now() - began
+        response = await self._timed(engine.respond(request), branch, turn)
         if isinstance(response, StopReason):
             return SampledTurn(stop=response), None
         branch.add(following, response, turn=turn.index)
@@ -92,20 +88,6 @@ class ChatTurns(PolicyTurns):
 
     def _worded(self, results: Sequence[str]) -> Sequence[str]:
         return [written_result(each) for each in results] if self._parts.chat_format else results
-
-    async def _respond(self, request: ChatRequest, branch: OpenBranch) -> ChatResponse | StopReason:
-        engine, deadline = self._parts.chat, self._state.deadline
-        if engine is None:
-            raise InternalError("an agent over a chat API has no chat engine")
-        try:
-            async with deadline.enforced() as clock:
-                return await engine.respond(request)
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            return StopReason.TIME_LIMIT
-        except ContextOverflowError as error:
-            return self._overflow(branch, str(error))
 
     async def _read_response(self, response: ChatResponse, turn: TurnBuilder) -> SampledTurn:
         said, usage = response.message, response.usage

@@ -5,8 +5,9 @@ Used by `context`, which decides when a turn may be taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from tenacity import (
     AsyncRetrying,
@@ -20,11 +21,7 @@ from tenacity import (
 from swe_rollout.agent.branches import EpisodeState, OpenBranch
 from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.parts import AgentParts
-from swe_rollout.agent.sampled_turn import (
-    SampledTurn,
-    TurnBuilder,
-    read_sampled,
-)
+from swe_rollout.agent.sampled_turn import SampledTurn, TurnBuilder, read_sampled
 from swe_rollout.agent.tools.base import Delegate, ToolContext, cut_middle
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import ContextOverflowError
@@ -35,15 +32,9 @@ from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.log import SamplingUsed, TokenLog
 from swe_rollout.types.deadline import Deadline
 from swe_rollout.types.episode import EpisodeId, StopReason
-from swe_rollout.types.turn import (
-    CallStatus,
-    FinishReason,
-    Generation,
-    Observation,
-    ToolCall,
-    Turn,
-)
+from swe_rollout.types.turn import CallStatus, FinishReason, Generation, Observation, ToolCall, Turn
 
+_T = TypeVar("_T")
 _MIN_TOOL_S = 0.1
 MAX_ABORTS_PER_TURN = 16
 """Maximum continuations of one turn; more aborts are a failure of the engine."""
@@ -150,23 +141,12 @@ class PolicyTurns:
         return read
 
     async def _sample(self, branch: OpenBranch, turn: TurnBuilder) -> StopReason | None:
-        limits, deadline = self._parts.limits, self._state.deadline
-        sampling = sampling_of(self._sampling, branch)
+        limits, sampling = self._parts.limits, sampling_of(self._sampling, branch)
         sampler = TurnSampler(self._parts, self._episode, sampling, branch.log)
         budget = min(limits.max_new_tokens, self._room(branch))
-        began = self._state.deadline.now()
-        try:
-            async with deadline.enforced() as clock:
-                await sampler.sample(turn, budget, deadline)
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            return StopReason.TIME_LIMIT
-        except ContextOverflowError as error:
-            # The engine did not report its context length beforehand.
-            return self._overflow(branch, str(error))
-        finally:
-            turn.engine_s = self._state.deadline.now() - began
+        sampled = sampler.sample(turn, budget, self._state.deadline)
+        if (stop := await self._timed(sampled, branch, turn)) is not None:
+            return stop
         if turn.finish_reason is FinishReason.STOP:
             return None
         if not (turn.ids or self._state.turns or branch.index):
@@ -176,6 +156,25 @@ class PolicyTurns:
                 fix="let its info() return the context_tokens that it has",
             )
         return self._stop_of_cut(len(turn.ids))
+
+    async def _timed(
+        self, call: Awaitable[_T], branch: OpenBranch, turn: TurnBuilder
+    ) -> _T | StopReason:
+        """Await a call of the engine; return why it ends the agent if it does not fit or end."""
+        deadline = self._state.deadline
+        began = deadline.now()
+        try:
+            async with deadline.enforced() as clock:
+                return await call
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            return StopReason.TIME_LIMIT
+        except ContextOverflowError as error:
+            # The engine did not report its context length beforehand.
+            return self._overflow(branch, str(error))
+        finally:
+            turn.engine_s = deadline.now() - began
 
     def _stop_of_cut(self, tokens: int) -> StopReason | None:
         """Return why a turn that was cut after `tokens` ends the agent; None if it may go on.

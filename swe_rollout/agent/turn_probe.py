@@ -13,12 +13,7 @@ from jinja2.exceptions import SecurityError
 
 from swe_rollout.agent.call_text import WRITABLE
 from swe_rollout.agent.delta import DeltaTemplate, UnfitError
-from swe_rollout.agent.dialect import (
-    Dialect,
-    answer_messages,
-    assistant_message,
-    turn_messages,
-)
+from swe_rollout.agent.dialect import Dialect, answer_messages, assistant_message, turn_messages
 from swe_rollout.agent.encoding import Encoding, Scaffold
 from swe_rollout.agent.parsers import parser_for
 from swe_rollout.agent.template import SYSTEM, TEMPLATE_ERRORS, ChatTemplate
