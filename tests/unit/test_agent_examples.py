@@ -15,7 +15,6 @@ from swe_rollout.sandbox.base import ExecResult
 from swe_rollout.testing.extensions.agents import AgentContract
 from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, Played, bash, loop_of, player
-from unit.agent.branch_checks import assert_branches_hold
 
 FILES = sorted((ROOT / "examples" / "agents").glob("*.py"))
 MOST_LINES = 20
@@ -77,7 +76,6 @@ async def run(
     engine = player(*texts)
     played = loop_of(engine, sandbox=sandbox, program=example(name, **parameters))
     stop = await played.run()
-    assert_branches_hold(played, engine)
     return played, stop
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
 
 from rollout_dev.fileless import FilelessSandbox
 from swe_rollout.agent.context import AgentContext
@@ -22,8 +27,9 @@ from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.testing.tiny import tokenizer_path
+from swe_rollout.tokens.branch import Branch, BranchKind
 from swe_rollout.tokens.log import TokenLog
-from swe_rollout.tokens.replay import Recording
+from swe_rollout.tokens.replay import Recording, ReplayRows
 from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.turn import FinishReason, Generation, Turn, WeightSpan
@@ -127,6 +133,27 @@ class Aborting(Player):
         )
 
 
+class Telling(Aborting):
+    """Aborts every twentieth token, and tells all that is asked for."""
+
+    step = 20
+
+    def answer(self, request: GenerateRequest) -> Generation:
+        generation = super().answer(request)
+        wanted, count = request.replay, len(generation.token_ids)
+        assert wanted is not None
+        rows = len(request.input_ids) + count - 1 - wanted.experts_from
+        start = wanted.prompt_logprobs_from
+        asked = () if start is None else tuple(range(start, len(request.input_ids)))
+        told = ReplayRows(
+            experts=np.full((rows, 2, 1), request.turn, dtype=np.int32),
+            kept_ids=tuple((token, token + 1) for token in generation.token_ids),
+            kept_logprobs=(-0.25,) * count,
+            prompt_logprobs=tuple(-float(position) for position in asked),
+        )
+        return replace(generation, replay=told)
+
+
 @dataclass
 class Echo(FilelessSandbox):
     """Answers a command with its own text, or as told."""
@@ -155,15 +182,57 @@ class Echo(FilelessSandbox):
         return ExecResult(code, data, b"", stdout_bytes=len(data))
 
 
+class Branched(Protocol):
+    """What has turns in branches."""
+
+    @property
+    def episode_turns(self) -> Sequence[Turn]: ...
+
+    def branches(self) -> tuple[Branch, ...]: ...
+
+
+def assert_hold(played: Branched, engine: Player) -> None:
+    """Each sampled token stands in one branch, and each request was its branch so far."""
+    branches, turns = played.branches(), played.episode_turns
+    assert [branch.index for branch in branches] == list(range(len(branches)))
+    assert [turn.index for turn in turns] == list(range(len(turns)))
+    ids = [np.array(branch.token_ids, dtype="<i4") for branch in branches]
+    for branch in branches:
+        size = len(branch.token_ids)
+        assert size == len(branch.loss_mask) == len(branch.logprobs) == branch.segments[-1].end
+        sampled = [p is not None and math.isfinite(p) for p in branch.logprobs]
+        assert sampled == [mask == 1 for mask in branch.loss_mask]
+        assert (branch.parent is None) == (branch.kind is BranchKind.MAIN) == (branch.index == 0)
+        if branch.parent is not None:
+            assert branch.parent < branch.index
+            assert 0 < branch.parent_length <= len(branches[branch.parent].token_ids)
+        covered = np.zeros(size, dtype=np.uint8)
+        for turn in (turn for turn in turns if turn.branch == branch.index):
+            start = turn.request.length
+            sent = ids[branch.index][:start].tobytes()
+            assert turn.request.sha256 == hashlib.sha256(sent).hexdigest()
+            assert not covered[start : start + turn.completion_tokens].any()
+            covered[start : start + turn.completion_tokens] = 1
+        assert covered.tolist() == list(branch.loss_mask)
+    trained = sum(branch.sampled for branch in branches)
+    assert trained == sum(turn.completion_tokens for turn in turns)
+    assert trained == engine.sampled
+    for request in engine.requests:
+        assert np.array_equal(ids[request.branch][: len(request.input_ids)], request.input_ids)
+
+
 @dataclass
 class Played:
-    """An episode that can be run; for tests."""
+    """An episode that can be run, whose branches hold when it has; for tests."""
 
     context: AgentContext
     program: Agent
 
     async def run(self) -> StopReason:
-        return await run_agent(self.program, self.context)
+        stop = await run_agent(self.program, self.context)
+        if isinstance(engine := self.context.parts.engine, Player):
+            assert_hold(self.context, engine)
+        return stop
 
     @property
     def turns(self) -> Sequence[Turn]:

@@ -25,12 +25,7 @@ from swe_rollout.errors import EngineError, SandboxError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.types.episode import StopReason
-from swe_rollout.types.turn import (
-    CallStatus,
-    FinishReason,
-    Turn,
-    WeightSpan,
-)
+from swe_rollout.types.turn import CallStatus, FinishReason, Turn, WeightSpan
 from unit.agent.agent_parts import (
     BROKEN,
     END,

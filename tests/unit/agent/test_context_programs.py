@@ -29,11 +29,11 @@ from unit.agent.agent_parts import (
     Aborting,
     Echo,
     Player,
+    assert_hold,
     bash,
     encode,
     loop_of,
 )
-from unit.agent.branch_checks import assert_branches_hold
 
 
 class Op(Enum):
@@ -185,4 +185,4 @@ def test_branches_hold_for_every_program(
         assert len(branch.token_ids) <= max(first, limits.context_tokens)
     event(f"branches: {len(episode.context.branches())}")
     event(f"turns: {len(episode.context.episode_turns)}")
-    assert_branches_hold(episode, engine)
+    assert_hold(episode.context, engine)

@@ -11,25 +11,13 @@ import pytest_asyncio
 from swe_rollout.agent.first_prompt import PromptTooLongError
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.errors import Boundary
-from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
-from swe_rollout.sandbox.local.provider import LocalProvider
+from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.limits import CutTurns, Limits
-from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import CallStatus
-from unit.agent.agent_parts import (
-    BROKEN,
-    EPISODE,
-    RENDERER,
-    SUBMIT,
-    TOOLS,
-    UNCLOSED,
-    bash,
-    loop_of,
-    player,
-)
+from unit.agent.agent_parts import BROKEN, RENDERER, SUBMIT, TOOLS, UNCLOSED, bash, loop_of, player
+from unit.agent.tools.conftest import started
 from waits import PATIENCE_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -37,17 +25,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    root = tmp_path_factory.mktemp("sandbox")
-    folder = image_folder("task:1", root / "images")
-    (folder / "tree").mkdir(parents=True)
-    save_image(LocalImage("task:1", (Mount("tree", "/testbed", writable=True),), {}), folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
-        provider = LocalProvider(LocalSandbox(images=str(root / "images"), isolation="none"))
-        started = await provider.start(SandboxRequest(EPISODE, Role.AGENT, "task:1", "/testbed"))
-        yield started
-        await started.close()
-        await provider.aclose()
+    async with started(tmp_path_factory.mktemp("sandbox")) as sandbox:
+        yield sandbox
 
 
 async def test_an_unclosed_call_is_answered_and_does_not_finish_the_episode(

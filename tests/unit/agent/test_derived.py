@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rollout_dev.families import vocabulary
-from swe_rollout.agent.renderer import Renderer
 from swe_rollout.spec.tool_format import ToolFormat
-from swe_rollout.types.turn import CallStatus, ToolCall
+from unit.agent.test_template_probe import CALL, OBJECT, loaded
 
 pytestmark = pytest.mark.threat(point=15)
 
-OBJECT = "{'name': c.function.name, 'arguments': c.function.arguments} | tojson"
 LIST = (
     f"{{% for c in m.tool_calls %}}{{{{ {OBJECT} }}}}{{{{ ', ' if not loop.last }}}}{{% endfor %}}"
 )
@@ -38,11 +35,6 @@ TEMPLATE = (
     "{% if m.tool_calls %}CALLS{% endif %}<|stop|>{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant: {% endif %}"
 )
-CALL = ToolCall(CallStatus.OK, "", "bash", {})
-
-
-def loaded(source: str, folder: Path) -> Renderer:
-    return Renderer.load(str(vocabulary.write(source, folder)))
 
 
 @pytest.mark.parametrize("form", CALLS)

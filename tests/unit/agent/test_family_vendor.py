@@ -14,18 +14,17 @@ from typing import Final, Self
 import pytest
 
 from rollout_dev import families
-from rollout_dev.families import vocabulary
 from swe_rollout.agent.dialect import assistant_message, result_messages
-from swe_rollout.agent.prompts import Message, MessageRole, Prompts
+from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.spec.tool_format import ToolFormat
 from swe_rollout.types.turn import CallStatus, ToolCall
-from unit.agent.test_family import called
+from unit.agent.test_family import FIRST, called
+from unit.agent.test_template_probe import loaded
 
 TOOLS = toolbox(["bash", "submit"]).specs
-FIRST = Prompts().messages("Fix it.", "/testbed")
 RESULTS: Final = (
     "plain",
     "",
@@ -63,18 +62,13 @@ def installed_templates() -> list[Path]:
     return sorted(found)
 
 
-def loaded(folder: Path, source: str) -> Renderer:
-    """Load a template with every control token that it writes."""
-    return Renderer.load(str(vocabulary.write(source, folder)))
-
-
 @pytest.mark.skipif(
     not installed_templates(), reason="uv pip install --no-deps trl (its wheel has templates)"
 )
 def test_real_templates_are_recognised_and_their_deltas_are_their_own(tmp_path: Path) -> None:
     for number, path in enumerate(installed_templates()):
         source = path.read_text("utf-8")
-        renderer = loaded(tmp_path / str(number), source)
+        renderer = loaded(source, tmp_path / str(number))
         assert renderer.tool_format is KNOWN[path.stem], path
         rounds = 1 if renderer.grammar.family.has_one_round else 3
         for results in [[text] for text in RESULTS] + [list(RESULTS[:2]), list(RESULTS[2:4])]:
@@ -119,7 +113,7 @@ def test_a_system_message_that_a_template_moves_stays_where_it_was_first_written
     )
     source = changed("mistral", (system, ""), (alone, moved))
 
-    renderer = loaded(tmp_path / "model", source)
+    renderer = loaded(source, tmp_path)
 
     text = renderer.decode(renderer.prompt(FIRST, TOOLS).ids)
     assert f"[INST]{FIRST[0].content}\n\n{FIRST[1].content}[/INST]" in text
@@ -130,7 +124,7 @@ def test_a_system_message_that_a_template_moves_stays_where_it_was_first_written
 
 def test_a_template_that_swallows_the_system_message_is_not_given_one(tmp_path: Path) -> None:
     source = changed("mistral", ("[SYSTEM_PROMPT]' + messages[0].content + '[/SYSTEM_PROMPT]", ""))
-    renderer = loaded(tmp_path / "model", source)
+    renderer = loaded(source, tmp_path)
 
     with pytest.raises(PrerequisiteError, match="takes no system message"):
         renderer.prompt(FIRST, TOOLS)
@@ -152,7 +146,7 @@ def test_results_go_by_the_names_of_their_calls_where_a_turn_has_one_call(tmp_pa
         ("{%- for m in messages %}", "{%- set ns = namespace(name='') %}{%- for m in messages %}"),
         ("'<|start|>functions.' + m.name +", "'<|start|>functions.' + ns.name +"),
     )
-    renderer = loaded(tmp_path / "model", source)
+    renderer = loaded(source, tmp_path)
     calls = (ToolCall(CallStatus.OK, "", "bash"), ToolCall(CallStatus.OK, "", "submit"))
 
     delta = renderer.delta(renderer.grammar.end_id, calls, results=["one", "two"], tools=TOOLS)

@@ -15,28 +15,7 @@ from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import FinishReason, Generation
-from unit.agent.agent_parts import END, SUBMIT, Aborting, Player, bash, encode, loop_of, player
-
-
-class Telling(Aborting):
-    """Aborts every twentieth token, and tells all that is asked for."""
-
-    step = 20
-
-    def answer(self, request: GenerateRequest) -> Generation:
-        generation = super().answer(request)
-        wanted, count = request.replay, len(generation.token_ids)
-        assert wanted is not None
-        rows = len(request.input_ids) + count - 1 - wanted.experts_from
-        start = wanted.prompt_logprobs_from
-        asked = () if start is None else tuple(range(start, len(request.input_ids)))
-        told = ReplayRows(
-            experts=np.full((rows, 2, 1), request.turn, dtype=np.int32),
-            kept_ids=tuple((token, token + 1) for token in generation.token_ids),
-            kept_logprobs=(-0.25,) * count,
-            prompt_logprobs=tuple(-float(position) for position in asked),
-        )
-        return replace(generation, replay=told)
+from unit.agent.agent_parts import END, SUBMIT, Player, Telling, bash, encode, loop_of, player
 
 
 async def test_rows_of_every_answer_line_up_with_the_log_also_over_aborts() -> None:

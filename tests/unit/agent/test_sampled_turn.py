@@ -13,6 +13,7 @@ import pytest
 from rollout_dev.conformance.parser_time import Heartbeat
 from swe_rollout.agent import sampled_turn
 from swe_rollout.agent.off_loop import off_loop, settled_heap
+from swe_rollout.agent.program import run_agent
 from swe_rollout.agent.sampled_turn import MAX_CALLS, SampledTurn, read_turn
 from swe_rollout.errors import ExtensionFailedError
 from swe_rollout.spec.limits import Limits
@@ -149,7 +150,7 @@ async def test_a_degenerate_turn_does_not_hold_the_event_loop(unit: str) -> None
         while len(held) < 40 and min(held, default=1.0) > 0.05:
             played = loop_of(Player([ids, encode("Done." + END)]), limits=LONG)
             async with Heartbeat() as heartbeat:
-                await played.run()
+                await run_agent(played.program, played.context)
             held.append(heartbeat.held_s)
 
     assert min(held) <= 0.05

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.steps import MAX_DEPTH, MAX_SUB_AGENTS
-from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.errors import EngineError, MisuseError
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.tokens.branch import BranchKind
-from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
+from swe_rollout.tokens.replay import ExpertShape, Recording
 from swe_rollout.types.episode import StopReason
-from swe_rollout.types.turn import Generation
 from unit.agent.agent_parts import (
     RENDERER,
     SUBMIT,
     Echo,
-    Player,
+    Telling,
     bash,
     encode,
     gone,
     loop_of,
     player,
 )
-from unit.agent.branch_checks import assert_branches_hold
 from waits import PATIENCE_S
 
 
@@ -63,7 +58,6 @@ async def test_a_sub_agent_works_in_the_same_sandbox_in_a_branch_of_its_own() ->
     assert "It says: Nothing here." in RENDERER.decode(main.token_ids)
     assert [turn.branch for turn in episode.context.episode_turns] == [0, 1, 1, 0]
     assert [turn.index for turn in episode.turns] == [0, 3]
-    assert_branches_hold(episode, engine)
 
 
 async def test_sub_agents_may_run_at_the_same_time_and_sample_one_after_the_other() -> None:
@@ -78,7 +72,6 @@ async def test_sub_agents_may_run_at_the_same_time_and_sample_one_after_the_othe
     episode = loop_of(engine, program=fans_out, sandbox=Echo(pause_s=0.001))
     assert await episode.run() is StopReason.SUBMITTED
     assert len(episode.context.branches()) == 5
-    assert_branches_hold(episode, engine)
 
 
 async def test_the_turns_of_the_episode_are_for_all_agents_together() -> None:
@@ -96,7 +89,6 @@ async def test_the_turns_of_the_episode_are_for_all_agents_together() -> None:
     episode = loop_of(engine, program=spends, limits=Limits(turns=5))
     assert await episode.run() is StopReason.TURN_LIMIT
     assert len(episode.context.episode_turns) == 5
-    assert_branches_hold(episode, engine)
 
 
 async def test_the_time_of_the_episode_is_for_all_agents_together() -> None:
@@ -175,29 +167,12 @@ async def test_a_restart_keeps_what_was_sampled_and_goes_on_with_other_messages(
     )
     assert len(episode.turns) == 3
     assert "lost" not in RENDERER.decode(again.token_ids)
-    assert_branches_hold(episode, engine)
 
 
 async def test_each_branch_has_replay_data_of_its_own() -> None:
-    class Recorded(Player):
-        def answer(self, request: GenerateRequest) -> Generation:
-            generation = super().answer(request)
-            assert request.replay is not None
-            count = len(generation.token_ids)
-            rows = len(request.input_ids) + count - 1 - request.replay.experts_from
-            start = request.replay.prompt_logprobs_from
-            known = () if start is None else (-1.0,) * (len(request.input_ids) - start)
-            replay = ReplayRows(
-                experts=np.full((rows, 1, 1), request.branch, dtype=np.int32),
-                kept_ids=((7, 8),) * count,
-                kept_logprobs=(-0.5,) * count,
-                prompt_logprobs=known,
-            )
-            return replace(generation, replay=replay)
-
     texts = (bash("parent"), bash("child"), "Nothing here.", SUBMIT)
-    engine = Recorded([encode(text + "<|im_end|>") for text in texts])
-    recording = Recording(ExpertShape(1, 1), sampling_mask=True, prompt_logprobs=True)
+    engine = Telling([encode(text + "<|im_end|>") for text in texts])
+    recording = Recording(ExpertShape(2, 1), sampling_mask=True, prompt_logprobs=True)
     episode = loop_of(engine, program=delegates, recording=recording)
     await episode.run()
     for branch in episode.context.branches():
@@ -206,7 +181,6 @@ async def test_each_branch_has_replay_data_of_its_own() -> None:
         assert branch.routed_experts.rows == len(branch.token_ids) - 1
         assert len(branch.sampling_mask.offsets) == branch.sampled + 1
         assert len(branch.prompt_logprobs) == len(branch.token_ids)
-    assert_branches_hold(episode, engine)
 
 
 async def test_two_branches_with_the_same_prompt_have_seeds_of_their_own() -> None:

@@ -25,8 +25,16 @@ from swe_rollout.gateway.values import Answer, BadRequestError, Call, Finish, Re
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import StopReason
-from unit.agent.agent_parts import EPISODE, RENDERER, Aborting, Player, bash, encode, player
-from unit.agent.branch_checks import assert_hold
+from unit.agent.agent_parts import (
+    EPISODE,
+    RENDERER,
+    Aborting,
+    Player,
+    assert_hold,
+    bash,
+    encode,
+    player,
+)
 
 BASH = ToolSpec(
     "bash",

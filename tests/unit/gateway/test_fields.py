@@ -20,8 +20,7 @@ from swe_rollout.gateway.dialects.fields import rules
 from swe_rollout.gateway.values import BadRequestError, Finish, Request
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
-from unit.agent.agent_parts import bash, player
-from unit.agent.branch_checks import assert_hold
+from unit.agent.agent_parts import assert_hold, bash, player
 from unit.gateway.gateway_parts import close_session, open_session, serving
 from unit.gateway.test_conversations import ASKED, conversations, going_on, told
 from unit.worker.work_parts import job

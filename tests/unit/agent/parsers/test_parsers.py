@@ -71,14 +71,6 @@ def test_a_problem_is_a_sentence_the_model_can_act_on() -> None:
     )
 
 
-# Functionary's `<function=` is a token of no vocabulary: there the text itself calls.
-@pytest.mark.parametrize("form", sorted(set(ToolFormat) - {ToolFormat.FUNCTIONARY}))
-def test_a_spelled_out_delimiter_is_no_delimiter_where_a_token_exists(form: ToolFormat) -> None:
-    call = hermes("submit") if form is H else xml("submit")
-
-    assert parse(form, Body(call)) == ()
-
-
 def test_a_spelled_out_closer_does_not_close_a_broken_call() -> None:
     (call,) = parse(H, '<tool_call>\n{"name": ', Body("</tool_call>"), " x\n</tool_call>")
 

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from swe_rollout.agent.tools.base import ToolError
 from swe_rollout.agent.tools.notebook import Notebook
-from unit.agent.tools.notebooks import (
-    SOURCES,
-    check_valid,
-    code,
-    markdown,
-    notebook,
-    notebooks,
-)
+from unit.agent.tools.notebooks import SOURCES, check_valid, code, markdown, notebook, notebooks
 
 
 def joined(value: object) -> str:

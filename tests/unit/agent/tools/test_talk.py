@@ -13,7 +13,6 @@ from swe_rollout.spec.limits import Limits
 from swe_rollout.testing.extensions.tools import MemorySandbox
 from swe_rollout.types.episode import StopReason
 from unit.agent.agent_parts import RENDERER, SUBMIT, Echo, bash, loop_of, player
-from unit.agent.branch_checks import assert_branches_hold
 
 TOOLS = toolbox(["bash", "agent", "architect", "submit"])
 
@@ -77,7 +76,6 @@ async def test_an_agent_works_and_its_answer_is_the_result_l20() -> None:
     assert "Look." in RENDERER.decode(child.token_ids)
     assert '"submit"' not in RENDERER.decode(child.token_ids)
     assert "Found it." in RENDERER.decode(main.token_ids)
-    assert_branches_hold(played, engine)
 
 
 async def test_an_architect_has_no_tools_and_reads_the_context_l20() -> None:
@@ -91,7 +89,6 @@ async def test_an_architect_has_no_tools_and_reads_the_context_l20() -> None:
     assert '"bash"' not in child
     assert "How?\n\nx = 1" in child
     assert played.turns[0].observations[0].text == "First this, then that."
-    assert_branches_hold(played, engine)
 
 
 async def test_an_agent_that_asks_itself_comes_to_an_end() -> None:
@@ -103,7 +100,6 @@ async def test_an_agent_that_asks_itself_comes_to_an_end() -> None:
     assert len(played.context.branches()) <= 12
     said = [seen.text for turn in played.context.episode_turns for seen in turn.observations]
     assert any("no further agent may be asked" in text for text in said)
-    assert_branches_hold(played, engine)
 
 
 async def test_an_answer_fits_and_says_why_the_agent_was_stopped() -> None:

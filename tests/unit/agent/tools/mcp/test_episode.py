@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("mcp", reason="pip install 'swe-rollout[mcp]' to run these tests")
 
-from swe_rollout.agent.context import AgentContext
-from swe_rollout.agent.parts import AgentParts
-from swe_rollout.agent.program import loop, run_agent
-from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.mcp.options import McpOptions
 from swe_rollout.agent.tools.mcp.pin import pinned
@@ -23,11 +20,10 @@ from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.spec.limits import Limits
-from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.instance import Instance
 from swe_rollout.types.turn import Turn
-from unit.agent.agent_parts import EPISODE, RENDERER, SUBMIT, Player, encode, player
+from unit.agent.agent_parts import SUBMIT, Player, encode, loop_of, player
 from unit.agent.tools.conftest import started
 from unit.agent.tools.mcp.mcp_parts import ODD_SERVER, SDK_SERVER
 
@@ -50,18 +46,10 @@ async def pin(command: list[str], sandbox: Sandbox, prefix: str) -> ToolUse:
     )
 
 
-async def play(engine: Player, tools: list[ToolUse | str], sandbox: Sandbox) -> list[Turn]:
-    turns: list[Turn] = []
-    context = AgentContext(
-        AgentParts(engine, RENDERER, toolbox(tools), Prompts(), LIMITS, None),
-        instance=Instance(instance_id="task", problem_statement="Do it.", image="image"),
-        episode=EPISODE,
-        sampling=Sampling(),
-        sandbox=sandbox,
-        on_turn=turns.append,
-    )
-    assert await run_agent(loop, context) is StopReason.SUBMITTED
-    return turns
+async def play(engine: Player, tools: list[ToolUse | str], sandbox: Sandbox) -> Sequence[Turn]:
+    played = loop_of(engine, sandbox=sandbox, limits=LIMITS, tools=toolbox(tools))
+    assert await played.run() is StopReason.SUBMITTED
+    return played.turns
 
 
 async def test_a_scripted_policy_works_with_a_server_of_the_official_sdk(tmp_path: Path) -> None:
