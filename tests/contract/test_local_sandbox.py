@@ -33,10 +33,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "images"
 
 
-async def _local(spec: LocalSandbox, publish: Events | None = None) -> AsyncIterator[Sandbox]:
-    provider: SandboxProvider = LocalProvider(spec)
-    if publish is not None:
-        provider = PublishingSandboxes(provider, publish)
+async def _local(provider: SandboxProvider) -> AsyncIterator[Sandbox]:
     sandbox = await provider.start(_REQUEST)
     yield sandbox
     await sandbox.close()
@@ -49,26 +46,18 @@ class TestBubblewrap(SandboxContract):
 
     @pytest.fixture
     async def sandbox(self, images: Path) -> AsyncIterator[Sandbox]:
-        async for sandbox in _local(LocalSandbox(images=str(images), isolation="bubblewrap")):
+        spec = LocalSandbox(images=str(images), isolation="bubblewrap")
+        async for sandbox in _local(LocalProvider(spec)):
             yield sandbox
 
 
 class TestPlainDirectory(SandboxContract):
-    has_bash = shutil.which("bash") is not None
-
-    @pytest.fixture
-    async def sandbox(self, images: Path) -> AsyncIterator[Sandbox]:
-        async for sandbox in _local(LocalSandbox(images=str(images), isolation="none")):
-            yield sandbox
-
-
-class TestPublishing(SandboxContract):
-    """A sandbox whose commands are published is a sandbox like any other."""
+    """Its commands are published besides, which changes nothing."""
 
     has_bash = shutil.which("bash") is not None
 
     @pytest.fixture
     async def sandbox(self, images: Path) -> AsyncIterator[Sandbox]:
-        spec = LocalSandbox(images=str(images), isolation="none")
-        async for sandbox in _local(spec, Events()):
+        provider = LocalProvider(LocalSandbox(images=str(images), isolation="none"))
+        async for sandbox in _local(PublishingSandboxes(provider, Events())):
             yield sandbox

@@ -26,11 +26,11 @@ from swe_rollout.datasets.swebench_row import to_row
 from swe_rollout.grading.rewards import REWARD_TERMS
 from swe_rollout.launcher.launched_job import LaunchedJob
 from swe_rollout.sandbox.base import Role, SandboxRequest
-from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 from swe_rollout.sandbox.local.provider import LocalProvider
 from swe_rollout.spec.sandbox import LocalSandbox
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.episode import EpisodeId
+from tree_images import make_tree_image
 
 SGLANG = '{"sglang": {"url": "http://sglang:30000"}, "tokenizer": "Qwen/Qwen3-8B"}'
 SCRIPTED = '{"scripted": {"scenarios": ["gold"]}}'
@@ -152,10 +152,7 @@ def test_a_template_is_checked_from_python() -> None:
 @pytest.fixture
 def provider(tmp_path: Path) -> LocalProvider:
     """Sandboxes of an image with a Makefile's program, without isolation."""
-    folder = image_folder("image:1", tmp_path / "images")
-    (folder / "tree").mkdir(parents=True)
-    (folder / "tree" / "Makefile").write_text("all:\n\techo built >made\n")
-    save_image(LocalImage("image:1", (Mount("tree", "/testbed", writable=True),), {}), folder)
+    make_tree_image("image:1", tmp_path / "images", {"Makefile": "all:\n\techo built >made\n"})
     return LocalProvider(LocalSandbox(images=str(tmp_path / "images"), isolation="none"))
 
 

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from e2e.command import COMMAND, ROOT, Job, swe_rollout
+from e2e.command import COMMAND, ROOT, Job
 
 
 def scrape(port: int) -> str:
@@ -53,13 +53,3 @@ def test_a_run_serves_metrics_and_logs_json(job_file: Callable[..., Job]) -> Non
     assert {(each["job"], each["instance"].partition("-0")[0]) for each in graded} == {
         ("job", "sqlparse")
     }
-
-
-def test_an_address_that_is_none_is_refused_before_anything_starts(
-    job_file: Callable[..., Job],
-) -> None:
-    job = job_file(names=["sqlparse"], scenarios=["gold"])
-    done = swe_rollout("run", str(job.path), "--metrics", "nowhere", check=False)
-    assert done.returncode == 2
-    assert "127.0.0.1:9464" in done.stderr
-    assert not job.folder.exists()

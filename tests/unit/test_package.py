@@ -37,29 +37,18 @@ def test_every_public_name_is_there(name: str) -> None:
     assert name in dir(swe_rollout)
 
 
-def test_a_job_is_read_without_the_heavy_packages() -> None:
+@pytest.mark.threat(point=21)
+def test_a_job_and_a_store_are_read_without_the_heavy_packages(tmp_path: Path) -> None:
     code = (
-        "import sys; from swe_rollout import RolloutJob;"
+        "import sys; from swe_rollout import RolloutJob, open_store, read_trajectories;"
         "RolloutJob.from_yaml('examples/01-release-pairs/job.yaml');"
+        f"print(*open_store({str(tmp_path)!r}).jobs());"
         "print(*{'transformers', 'kubernetes', 'aiohttp', 'pyarrow'} & set(sys.modules))"
     )
 
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
-
-    assert done.stdout.split() == []
-
-
-@pytest.mark.threat(point=21)
-def test_a_store_is_read_without_the_heavy_packages(tmp_path: Path) -> None:
-    code = (
-        "import sys; from swe_rollout import open_store, read_trajectories;"
-        f"print(*open_store({str(tmp_path)!r}).jobs());"
-        "print(*{'transformers', 'kubernetes', 'aiohttp', 'pyarrow'} & set(sys.modules))"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == []
     assert {"open_store", "read_trajectories", "StoredJob", "RunResult"} <= {*dir(swe_rollout)}

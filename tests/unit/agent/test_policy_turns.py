@@ -15,7 +15,17 @@ from swe_rollout.tokens.log import SegmentKind
 from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
 from swe_rollout.types.episode import StopReason
 from swe_rollout.types.turn import FinishReason, Generation
-from unit.agent.agent_parts import END, SUBMIT, Player, Telling, bash, encode, loop_of, player
+from unit.agent.agent_parts import (
+    END,
+    SUBMIT,
+    Aborting,
+    Player,
+    Telling,
+    bash,
+    encode,
+    loop_of,
+    player,
+)
 
 
 async def test_rows_of_every_answer_line_up_with_the_log_also_over_aborts() -> None:

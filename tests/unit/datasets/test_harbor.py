@@ -175,6 +175,7 @@ async def test_further_paths_are_absolute(task: Path) -> None:
         (MINIMAL + 'workdir = "/"\n', "environment.workdir"),
         (MINIMAL + 'os = "windows"\n', "environment.os"),
         (MINIMAL + "gpus = 1\n", "environment.gpus"),
+        (MINIMAL + 'allow_internet = "yes please"\n', "environment.allow_internet"),
         (MINIMAL + '[environment.env]\nA = "1"\n', "environment.env"),
         (MINIMAL + "[verifier]\ntimeout_sec = -1\n", "verifier.timeout_sec"),
         (MINIMAL + "[verifier]\ntimeout_sec = inf\n", "verifier.timeout_sec"),
@@ -247,9 +248,3 @@ def test_a_dockerfile_is_read_in_linear_time(piece: str) -> None:
 )
 def test_whether_a_task_asks_for_a_network(line: str, *, wanted: bool | None) -> None:
     assert made(folder(MINIMAL + line)).wants_network is wanted
-
-
-def test_a_wish_that_is_none_is_refused() -> None:
-    found = instance_of(folder(MINIMAL + 'allow_internet = "yes please"\n'), image="", keep=())
-    assert isinstance(found, Problem)
-    assert found.field == "environment.allow_internet"

@@ -21,13 +21,7 @@ from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.engine.transformers.scheduler import log_softmax
 from swe_rollout.errors import SandboxError
 from swe_rollout.grading.rewards import RewardInput
-from swe_rollout.sandbox.base import (
-    MAX_OUTPUT_BYTES,
-    ExecResult,
-    Sandbox,
-    SandboxProvider,
-    SandboxRequest,
-)
+from swe_rollout.sandbox.base import ExecResult, Sandbox, SandboxProvider, SandboxRequest
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
@@ -191,13 +185,9 @@ class InMemory(FilelessSandbox):
         self,
         command: str | Sequence[str],
         *,
-        cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        max_output: int = MAX_OUTPUT_BYTES,
+        **_: object,
     ) -> ExecResult:
-        del cwd, stdin, timeout_s, max_output
         if env is not None:
             return ExecResult(0, b"" if "MAX_BYTES" in env else b"c0ffee", b"", stdout_bytes=6)
         await self._provider.tools.wait()

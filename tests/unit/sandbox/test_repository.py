@@ -128,6 +128,7 @@ async def test_what_the_image_adds_to_the_commit_is_no_change_of_the_policy(imag
     async with image.sandbox() as sandbox:
         prepared = await repository.prepare(sandbox, image.instance(base))
         assert prepared != base
+        assert await repository.prepare(sandbox, image.instance(base)) == prepared
         assert (await repository.diff(sandbox, prepared)).text == ""
         await run(sandbox, "echo more >> built.txt")
         assert "built.txt" in (await repository.diff(sandbox, prepared)).text
@@ -143,22 +144,6 @@ async def test_a_builders_commit_on_top_of_the_base_is_part_of_the_image(image: 
     async with image.sandbox() as sandbox:
         assert await repository.prepare(sandbox, image.instance(base)) != base
         assert await run(sandbox, "cat a") == "pinned"
-
-
-async def test_preparing_twice_changes_nothing(image: Image) -> None:
-    base = image.commit(a="1")
-    (image.repo / "new").write_text("x")
-    async with image.sandbox() as sandbox:
-        prepared = await repository.prepare(sandbox, image.instance(base))
-        assert await repository.prepare(sandbox, image.instance(base)) == prepared
-
-
-async def test_the_agent_may_commit(image: Image) -> None:
-    base = image.commit(a="1")
-    async with image.sandbox() as sandbox:
-        await repository.prepare(sandbox, image.instance(base))
-        await run(sandbox, "echo 2 > a; git commit -qam mine")
-        assert "+2" in (await repository.diff(sandbox, base)).text
 
 
 async def test_a_folder_without_git_is_the_tasks_fault(image: Image) -> None:
@@ -360,11 +345,14 @@ async def test_objects_that_the_agent_borrows_from_elsewhere_are_not_looked_at(
     assert "+2\n" in patch.text
 
 
-async def test_a_damaged_head_or_index_does_not_matter(image: Image) -> None:
+@pytest.mark.parametrize(
+    "work", ["git commit -qam mine", "echo junk > .git/index; echo junk > .git/HEAD"]
+)
+async def test_the_agent_may_commit_or_damage_head_and_index(image: Image, work: str) -> None:
     base = image.commit(a="1\n")
     async with image.sandbox() as sandbox:
         await repository.prepare(sandbox, image.instance(base))
-        await run(sandbox, "echo 2 > a; echo junk > .git/index; echo junk > .git/HEAD")
+        await run(sandbox, f"echo 2 > a; {work}")
         assert "+2" in (await repository.diff(sandbox, base)).text
 
 
