@@ -53,8 +53,6 @@ class _Unused(TokenEngine):
     async def generate(self, request: GenerateRequest) -> Generation:
         raise InternalError(f"{request.episode} is verl's own")
 
-    async def aclose(self) -> None: ...
-
 
 @dataclass
 class Workplace:

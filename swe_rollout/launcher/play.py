@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -112,15 +112,12 @@ async def _play(
 
         async def work(left: Iterator[tuple[int, tuple[Attempt, Prompts]]]) -> None:
             for index, (attempt, prompts) in left:
-                agent = replace(context.agent, prompts=_filled(prompts, context))
+                filled = replace(prompts, values=context.agent.prompts.values)
+                agent = replace(context.agent, prompts=filled)
                 found[index] = await _episode(attempt, replace(context, agent=agent))
 
         await gather_all(work(left) for _ in range(min(concurrency, len(tasks))))
     return [found[index] for index in range(len(tasks))]
-
-
-def _filled(prompts: Prompts, context: JobContext) -> Prompts:
-    return replace(prompts, values=context.agent.prompts.values)
 
 
 async def _episode(attempt: Attempt, context: JobContext) -> Trajectory:
@@ -150,12 +147,3 @@ class _NoSandboxes(SandboxProvider):
     async def start(self, request: SandboxRequest) -> Sandbox:
         del request
         return _no_sandbox()
-
-    def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
-        """Do nothing."""
-
-    async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        """Do nothing."""
-
-    async def aclose(self) -> None:
-        """Do nothing."""

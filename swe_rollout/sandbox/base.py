@@ -263,9 +263,9 @@ class SandboxProvider(Protocol):
         Called often, also before the first `start`; each call replaces the requests of the previous
         one. This is a hint: these requests may never be started, and others may be. Return at once
         and never raise. `requests` may be read only during the call. A provider without warm
-        sandboxes does nothing.
+        sandboxes does nothing, which is the default.
         """
-        ...
+        del requests
 
     async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
         """End sandboxes of `episodes` that another process started and left running when it died.
@@ -273,12 +273,12 @@ class SandboxProvider(Protocol):
         Called before the first `start` for these episodes, and after `Reattaching.attach`. No other
         process works on them any more, so anything left behind is an orphan; leave sandboxes that
         this process started or attached to, and those of other episodes, alone. A provider whose
-        sandboxes end with their process, or can't be found again, does nothing.
+        sandboxes end with their process, or can't be found again, does nothing: the default.
 
         Raises the errors of `start`.
         """
-        ...
+        del episodes
 
     async def aclose(self) -> None:
-        """End the sandboxes that are still open and release everything the provider holds."""
-        ...
+        """End the sandboxes that are still open and release what is held: by default, nothing."""
+        return

@@ -61,9 +61,6 @@ class Serving(TokenEngine):
         while (self._folder / "held").exists():
             time.sleep(0.05)
 
-    async def aclose(self) -> None:
-        pass
-
 
 def _bash(command: str) -> str:
     body = json.dumps({"name": "bash", "arguments": {"command": command}})

@@ -42,9 +42,6 @@ class SlowEngine(TokenEngine):
         count = len(request.input_ids)
         return Generation(tuple(ids), (0.0,) * len(ids), FinishReason.STOP, count)
 
-    async def aclose(self) -> None:
-        pass
-
 
 def job(folder: Path) -> RolloutJob:
     spec = {

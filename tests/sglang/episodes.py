@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,15 +36,6 @@ class ListingProvider(SandboxProvider):
     async def start(self, request: SandboxRequest) -> Sandbox:
         del request
         return PrintingSandbox(LISTING)
-
-    def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
-        """Nothing is prepared."""
-
-    async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        """Nothing is left running."""
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
 
 @dataclass

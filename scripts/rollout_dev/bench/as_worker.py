@@ -6,7 +6,6 @@ Only the sandbox is none: it prints from memory, and its changes are empty. Noth
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
@@ -116,14 +115,6 @@ class _Printing(SandboxProvider):
     async def start(self, request: SandboxRequest) -> Sandbox:
         del request
         return _Unchanged(self._output)
-
-    def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
-        del requests
-
-    async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        del episodes
-
-    async def aclose(self) -> None: ...
 
 
 class _Unchanged(PrintingSandbox, Snapshots):

@@ -54,9 +54,6 @@ class Speaking(TokenEngine):
             prompt_tokens=len(request.input_ids),
         )
 
-    async def aclose(self) -> None:
-        """Nothing is held."""
-
     @property
     def sampled(self) -> int:
         """The tokens so far."""

@@ -67,9 +67,6 @@ class _Repeater(TokenEngine):
             cached_tokens=0,
         )  # fmt: skip
 
-    async def aclose(self) -> None:
-        pass
-
 
 @dataclass
 class Heartbeat:

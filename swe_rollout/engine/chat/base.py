@@ -153,5 +153,8 @@ class ChatEngine(Protocol):
         del episode
 
     async def aclose(self) -> None:
-        """Close connections, and end the calls in flight. Nothing is called afterwards."""
-        ...
+        """Close connections, and end the calls in flight. Nothing is called afterwards.
+
+        The default holds nothing and does nothing.
+        """
+        return

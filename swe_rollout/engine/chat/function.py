@@ -47,9 +47,6 @@ class FunctionEngine(ChatEngine):
             )
         return found
 
-    async def aclose(self) -> None:
-        pass
-
 
 def _is_chat_engine(value: object) -> bool:
     call = getattr(value, "__call__", None)  # noqa: B004 - a class may define it as async

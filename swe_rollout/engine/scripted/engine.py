@@ -112,9 +112,6 @@ class ScriptedEngine(TokenEngine):
             weight_versions=(WeightSpan(WEIGHT_VERSION, 0, len(sampled)),) if sampled else (),
         )
 
-    async def aclose(self) -> None:
-        pass
-
     def scenario_of(self, episode: EpisodeId) -> Scenario:
         """Return the episode's scenario: its task's own, or that of its sample's number."""
         if (own := self._own.get(episode.instance)) is not None:

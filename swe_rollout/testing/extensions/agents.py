@@ -85,9 +85,6 @@ class ScriptedTurns(TokenEngine):
         ids = tuple(tokenizer.encode(text, add_special_tokens=False).ids)
         return Generation(ids, (-0.5,) * len(ids), FinishReason.STOP, len(request.input_ids))
 
-    async def aclose(self) -> None:
-        """Do nothing."""
-
 
 class AgentContract:
     """The contract of an agent program. Override the fixture `agent`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -47,15 +47,6 @@ class _Provider(SandboxProvider):
         if (request.episode.instance, request.episode.sample % BLOCK) in self._lost:
             raise SandboxError("the node is gone", retryable=False)
         return PrintingSandbox(LISTING)
-
-    def prewarm(self, requests: Iterable[SandboxRequest]) -> None:
-        """Nothing is prepared."""
-
-    async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None:
-        """Nothing is left running."""
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
 
 class _Grader:

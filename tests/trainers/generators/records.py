@@ -29,9 +29,6 @@ class ForcedEngine(TokenEngine):
         )
         return generation_of(request, said.ids, said.logprobs, said.finish, said.versions)
 
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
 
 async def play(
     policy: ForcedPolicy, *, samples: int = 1, temperature: float = 0.8, lost: int = 0

@@ -94,9 +94,6 @@ class Player(TokenEngine):
             cached_tokens=7,
         )
 
-    async def aclose(self) -> None:
-        pass
-
 
 def player(*texts: str, pause_s: float = 0.0) -> Player:
     return Player([encode(text + END) for text in texts], pause_s=pause_s)

@@ -72,9 +72,6 @@ class Talker(ChatEngine):
             raise said
         return said
 
-    async def aclose(self) -> None:
-        pass
-
 
 def episode(
     engine: ChatEngine,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -227,12 +227,6 @@ class InMemorySandboxes(SandboxProvider):
         self.started += 1
         self.open += 1
         return InMemory(self)
-
-    def prewarm(self, requests: Iterable[SandboxRequest]) -> None: ...
-
-    async def delete_orphans(self, episodes: Collection[EpisodeId]) -> None: ...
-
-    async def aclose(self) -> None: ...
 
 
 CURRENT: InMemorySandboxes | None = None

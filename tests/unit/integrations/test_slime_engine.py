@@ -49,8 +49,6 @@ class Engine(TokenEngine):
         logprobs = (-0.5,) * len(said)
         return Generation(tuple(said), logprobs, FinishReason.STOP, len(ids), weight_versions=spans)
 
-    async def aclose(self) -> None: ...
-
 
 @asynccontextmanager
 async def router_of(engine: Engine, experts: ExpertShape | None = None) -> AsyncIterator[Any]:

@@ -109,9 +109,6 @@ class Engine(TokenEngine):
             replay=None if request.replay is None else _rows(request, total),
         )
 
-    async def aclose(self) -> None:
-        pass
-
 
 _OPENS = encode("<|im_start|>assistant\n")
 

@@ -46,9 +46,6 @@ class Answering(TokenEngine):
         ids = tuple(RENDERER._encoding.encode([Scaffold(said + "<|im_end|>")]))
         return Generation(ids, (-0.5,) * len(ids), FinishReason.STOP, len(request.input_ids))
 
-    async def aclose(self) -> None:
-        pass
-
 
 SEEN: list[Answering] = []
 

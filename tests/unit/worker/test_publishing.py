@@ -80,8 +80,6 @@ class Chat(ChatEngine):
         del request
         return ChatResponse(AssistantMessage("hi"), FinishReason.STOP, ChatUsage(10, 4, 6))
 
-    async def aclose(self) -> None: ...
-
 
 def request(clock: Deadline | None = None) -> GenerateRequest:
     ids = cast("InputIds", np.arange(3))
