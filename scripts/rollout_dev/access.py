@@ -19,6 +19,8 @@ from typing import Final, TypeAlias
 
 import yaml
 
+from rollout_dev import report
+
 Json: TypeAlias = "str | list[Json] | dict[str, Json]"
 
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -69,15 +71,11 @@ def table() -> str:
     with _namespace() as namespace:
         allowed = iter(_ask(namespace))
         header = ["may", *(account.title for account in ACCOUNTS), "narrowed by a policy to"]
-        lines = [_row(header), _row(["---"] * len(header))]
-        for request in REQUESTS:
-            cells = ["yes" if next(allowed) else "" for _ in ACCOUNTS]
-            lines.append(_row([f"`{request}`", *cells, request.limit]))
-    return "\n".join(lines) + "\n"
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        rows = (
+            (f"`{each}`", *("yes" if next(allowed) else "" for _ in ACCOUNTS), each.limit)
+            for each in REQUESTS
+        )
+        return "\n".join(report.table(header, rows))
 
 
 @contextmanager

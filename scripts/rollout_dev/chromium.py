@@ -62,17 +62,14 @@ class Browser:
         self._number = 0
         self._events: list[dict[str, Any]] = []
         self._session: str | None = None
-        target = self._send("Target.createTarget", url="about:blank")["targetId"]
-        attached = self._send("Target.attachToTarget", targetId=target, flatten=True)
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
 
     def send(self, method: str, **parameters: object) -> dict[str, Any]:
         """Send a command of the DevTools protocol to the tab; return its result."""
-        return self._send(method, **parameters)
-
-    def _send(self, method: str, **parameters: object) -> dict[str, Any]:
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:

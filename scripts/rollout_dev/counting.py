@@ -47,8 +47,7 @@ class Counting(TokenEngine):
         if self._asked:
             with Path(self._asked).open("a") as file:  # noqa: ASYNC230 - one short line
                 file.write(f"{request.episode} {request.turn}\n")
-        text = call(request.turn) if request.turn < self._turns - 1 else SUBMIT
-        ids = tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        ids = tuple(self._tokenizer.encode(self.text(request), add_special_tokens=False).ids)
         return Generation(
             ids,
             tuple(-1 / (3 + index) for index in range(len(ids))),
@@ -57,8 +56,9 @@ class Counting(TokenEngine):
             weight_versions=(WeightSpan("1", 0, len(ids)),),
         )
 
-    async def aclose(self) -> None:
-        pass
+    def text(self, request: GenerateRequest) -> str:
+        """Return what the policy says in a turn."""
+        return call(request.turn) if request.turn < self._turns - 1 else SUBMIT
 
 
 SUBMIT: Final = '<tool_call>\n{"name": "submit", "arguments": {}}\n</tool_call><|im_end|>'
@@ -67,8 +67,13 @@ SUBMIT: Final = '<tool_call>\n{"name": "submit", "arguments": {}}\n</tool_call><
 def call(turn: int) -> str:
     """Return the policy's text in any turn but the last."""
     command = f"echo {turn} >> {FILE}; cat {FILE} | tr '\\n' ' '"
+    return f"I count.\n{bash(command)}"
+
+
+def bash(command: str) -> str:
+    """Return a turn that calls bash."""
     body = json.dumps({"name": "bash", "arguments": {"command": command}})
-    return f"I count.\n<tool_call>\n{body}\n</tool_call><|im_end|>"
+    return f"<tool_call>\n{body}\n</tool_call><|im_end|>"
 
 
 def counted(turns: int) -> str:

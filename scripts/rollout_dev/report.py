@@ -15,9 +15,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import structlog
 
@@ -85,6 +85,15 @@ class Report:
         return 0 if self.ok else 1
 
 
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table, and an empty one."""
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |"
+    yield ""
+
+
 def parser(
     command: str, doc: str | None, *, quick: str = "", kubeconfig: bool = False
 ) -> argparse.ArgumentParser:
@@ -103,24 +112,18 @@ def parser(
     return made
 
 
-class Option(NamedTuple):
-    """An option of a program, as `add_argument` takes it."""
-
-    names: tuple[str, ...]
-    settings: Mapping[str, Any]
+def option(*names: str, **settings: Any) -> _Option:
+    """Return an option of a program, with the arguments of `add_argument`."""
+    return names, settings
 
 
-def option(*names: str, **settings: Any) -> Option:
-    """Return an option with the arguments of `add_argument`."""
-    return Option(names, settings)
-
-
+_Option: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 _Measure: TypeAlias = Callable[[argparse.Namespace], Report | Coroutine[object, object, Report]]
 _Program: TypeAlias = Callable[[Sequence[str]], int]
 
 
 def program(
-    *options: Option, quick: str = "", kubeconfig: bool = False
+    *options: _Option, quick: str = "", kubeconfig: bool = False
 ) -> Callable[[_Measure], _Program]:
     """Make a program of a function that returns a report: one that takes arguments and prints.
 
@@ -134,8 +137,8 @@ def program(
             command = " ".join(measure.__module__.split(".")[1:])
             doc = sys.modules[measure.__module__].__doc__
             made = parser(f"scripts/{command}", doc, quick=quick, kubeconfig=kubeconfig)
-            for each in options:
-                made.add_argument(*each.names, **each.settings)
+            for names, settings in options:
+                made.add_argument(*names, **settings)
             made.set_defaults(error=made.error)
             given = made.parse_args(arguments)
             silence_logs()

@@ -183,6 +183,7 @@ def sbom(root: Path, found: Sequence[Package], others: Sequence[Mapping[str, obj
     """Return the SBOM as JSON; `others` are components without known dependencies."""
     project = recipe.project()
     lock = _source().requirements
+    digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     reference = f"pkg:pypi/swe-rollout@{project.version}"
     graph = _graph(root, found)
     document: dict[str, object] = {
@@ -202,7 +203,7 @@ def sbom(root: Path, found: Sequence[Package], others: Sequence[Mapping[str, obj
             "properties": [
                 {
                     "name": "swe-rollout:lock",
-                    "value": f"{lock.relative_to(root)} sha256:{_sha256(lock.read_bytes())}",
+                    "value": f"{lock.relative_to(root)} sha256:{digest}",
                 }
             ],
         },
@@ -348,10 +349,6 @@ def _applies(marker: Marker | None, extras: Iterable[str], environment: Mapping[
     return marker is None or any(
         marker.evaluate({**environment, "extra": extra}) for extra in extras
     )
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 if __name__ == "__main__":

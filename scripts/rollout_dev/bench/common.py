@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import statistics
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +63,37 @@ def rounds(count: int, what: str = "round") -> Iterator[int]:
     for number in range(count):
         sys.stderr.write(f"{what} {number + 1} of {count}\n")
         yield number
+
+
+@contextmanager
+def served(module: str, *arguments: str) -> Iterator[str]:
+    """Run a module that prints its address and serves; yield the address."""
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None  # noqa: S101 - a pipe, see above
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@contextmanager
+def repeatedly(work: Callable[[], None], wait_s: Callable[[], float]) -> Iterator[None]:
+    """Work in a thread while the block runs, after a wait each time."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(wait_s()):
+            work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 LARGE_IMAGE: Final = "bench:1"

@@ -203,7 +203,7 @@ async def main(given: Namespace) -> Report:
         policy = await ours.without_policy_if_forbidden(site)
         provider = await stack.enter_async_context(ours.provider(site))
         room = await room_for(site.client, most=max(size.pods))
-        _say(f"starting {room} pods")
+        sys.stderr.write(f"starting {room} pods\n")
         pods = await ours.start_many(provider, image, room)
         subjects = await _subjects(site, pods, size, stack)
         samples = {subject.name: Samples() for subject in subjects}
@@ -266,7 +266,7 @@ async def _rounds(
 ) -> None:
     await _each(subjects, samples, _warm)
     for number in range(size.rounds):
-        _say(f"round {number + 1} of {size.rounds}")
+        sys.stderr.write(f"round {number + 1} of {size.rounds}\n")
         # Back and forth: the after-effects of a turn would otherwise always hit the same subject.
         for turn in range(number, number + size.turns):
             await _each(subjects[:: -1 if turn % 2 else 1], samples, latency_round)
@@ -351,7 +351,3 @@ def _holds(samples: dict[str, Samples], ratios: dict[str, float]) -> bool:
         and ratios.get("ours_to_kubernetes_p50", 1) <= GOAL_KUBERNETES
         and ratios.get("ours_to_kubectl_20mb", 0) <= GOAL_KUBECTL
     )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

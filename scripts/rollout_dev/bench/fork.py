@@ -11,7 +11,6 @@ cluster's node for them.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -24,10 +23,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tokenizers import Tokenizer
-
 from rollout_dev.bench.common import LARGE_IMAGE, Times, make_large_image, rounds, write_large_tree
 from rollout_dev.bench.sandbox_start import until_warm
+from rollout_dev.counting import SUBMIT, Counting, bash
 from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import Progress
 from rollout_dev.dev_cluster.kind import load_images
@@ -36,16 +34,14 @@ from rollout_dev.images import recipe, rootfs
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_dev.report import Report, Row, option, program
 from swe_rollout.context import Attempt, JobContext
-from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.events import Event, TurnEnded
 from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.pods.provider import PodProvider
 from swe_rollout.spec.job import ForkSpec, RolloutJob
 from swe_rollout.store.store import Store
-from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.instance import Instance
-from swe_rollout.types.turn import FinishReason, Generation
 from swe_rollout.worker.assembly import assemble
 from swe_rollout.worker.forks import JournalKeeper, find_fork_point
 from swe_rollout.worker.resume import ResumableEpisodes
@@ -63,30 +59,13 @@ _EDIT: Final = (
 )
 _SETTLE_S: Final = 1.0
 """A pause after pods are ready: their start is not part of the measurement."""
-_SUBMIT: Final = '<tool_call>\n{"name": "submit", "arguments": {}}\n</tool_call><|im_end|>'
 
 
-class _Editor(TokenEngine):
+class _Editor(Counting):
     """Edits the tree, looks at it, and submits."""
 
-    def __init__(self) -> None:
-        self._tokenizer = Tokenizer.from_file(str(tokenizer_path() / "tokenizer.json"))
-
-    async def info(self) -> EngineInfo:
-        return EngineInfo("editor", None, None, "1", tokenizer=str(tokenizer_path()))
-
-    async def generate(self, request: GenerateRequest) -> Generation:
-        texts = (_call(_EDIT), _call("ls part0 | wc -l"), _SUBMIT)
-        ids = tuple(self._tokenizer.encode(texts[request.turn], add_special_tokens=False).ids)
-        return Generation(ids, (-0.1,) * len(ids), FinishReason.STOP, len(request.input_ids))
-
-    async def aclose(self) -> None:
-        pass
-
-
-def _call(command: str) -> str:
-    body = json.dumps({"name": "bash", "arguments": {"command": command}})
-    return f"<tool_call>\n{body}\n</tool_call><|im_end|>"
+    def text(self, request: GenerateRequest) -> str:
+        return (bash(_EDIT), bash("ls part0 | wc -l"), SUBMIT)[request.turn]
 
 
 @dataclass(slots=True)
@@ -154,18 +133,14 @@ def _load_image(home: Path) -> None:
 
 
 def _job(home: Path, sandbox: dict[str, object]) -> RolloutJob:
-    return RolloutJob.model_validate(
-        {
-            "metadata": {"name": "bench"},
-            "spec": {
-                "dataset": {"releasePairs": {}},
-                "policy": {"engine": {"use": "editor:Editor"}},
-                "grading": {"enabled": False},
-                "sandbox": sandbox,
-                "store": {"uri": f"file://{home}/store"},
-            },
-        }
-    )
+    spec = {
+        "dataset": {"releasePairs": {}},
+        "policy": {"engine": {"use": "editor:Editor"}},
+        "grading": {"enabled": False},
+        "sandbox": sandbox,
+        "store": {"uri": f"file://{home}/store"},
+    }
+    return RolloutJob.model_validate({"metadata": {"name": "bench"}, "spec": spec})
 
 
 async def _measure(home: Path, sandbox: dict[str, object], image: str, count: int) -> Report:

@@ -19,13 +19,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from aiohttp import ClientSession, TCPConnector, web
 
+from rollout_dev.bench.common import served
+from rollout_dev.counting import bash
 from rollout_dev.dev_cluster.checkout import cache_folder
 from rollout_dev.report import silence_logs
 from swe_rollout.agent.parts import AgentParts
@@ -45,7 +47,6 @@ from swe_rollout.types.turn import FinishReason, Generation
 
 CHAT: Final = "/v1/chat/completions"
 RLLM: Final = "rllm-model-gateway 0.1.0"
-_CALL: Final = '{"name": "bash", "arguments": {"command": "ls"}}'
 _START_S: Final = 60.0
 
 
@@ -53,9 +54,8 @@ class Quick(TokenEngine):
     """Calls bash in every turn, after `seconds`."""
 
     def __init__(self, renderer: Renderer, seconds: float) -> None:
-        text = f"<tool_call>\n{_CALL}\n</tool_call><|im_end|>"
         backend = renderer.tokenizer.backend_tokenizer
-        self._ids = tuple(backend.encode(text, add_special_tokens=False).ids)
+        self._ids = tuple(backend.encode(bash("ls"), add_special_tokens=False).ids)
         self._seconds = seconds
 
     async def info(self) -> EngineInfo:
@@ -65,9 +65,6 @@ class Quick(TokenEngine):
         await asyncio.sleep(self._seconds)
         ids = self._ids
         return Generation(ids, (-0.5,) * len(ids), FinishReason.STOP, len(request.input_ids))
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
 
 def parts(seconds: float) -> AgentParts:
@@ -158,17 +155,9 @@ async def _serve(routes: list[web.RouteDef]) -> None:
     await asyncio.Event().wait()
 
 
-@contextmanager
-def serving(name: str, argument: object) -> Iterator[str]:
-    """Run one of the servers of this module; yield its address."""
-    command = [sys.executable, "-P", "-m", __name__, name, str(argument)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None  # noqa: S101 - a pipe, see above
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.communicate()
+def serving(name: str, argument: object) -> AbstractContextManager[str]:
+    """Run one of the servers of this module for its address."""
+    return served(__name__, name, str(argument))
 
 
 def install_rllm() -> Path:

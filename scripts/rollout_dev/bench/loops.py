@@ -6,18 +6,18 @@ import asyncio
 import gc
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol, TypedDict
 
 import aiohttp
 
+from rollout_dev.bench import generate_server
+from rollout_dev.bench.common import served
 from rollout_dev.bench.generate_server import CONTEXT
 from rollout_dev.bench.workload import FIRST, LOGPROB, SYSTEM, TASK, TOOLS, Workload
 from rollout_dev.fileless import PrintingSandbox
@@ -27,33 +27,32 @@ from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.program import loop, run_agent
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.tools import toolbox
+from swe_rollout.engine.base import TokenEngine
+from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.pool.pool import EnginePool
-from swe_rollout.events import AttemptBegan, AttemptEnded, Phase, PhaseBegan, TurnEnded
-from swe_rollout.sandbox.base import Role, SandboxRequest
+from swe_rollout.events import (
+    AttemptBegan,
+    AttemptEnded,
+    Phase,
+    PhaseBegan,
+    Subscriber,
+    TurnEnded,
+)
+from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling, SglangPolicy
-from swe_rollout.testing.tokens.subjects import GivenTurn
 from swe_rollout.types.episode import EpisodeId, StopReason
 from swe_rollout.types.instance import Instance
 from swe_rollout.worker.publishing import publishing_engine, publishing_sandbox
 
-if TYPE_CHECKING:
-    from typing import TypedDict
 
-    from rollout_dev.bench.workload import Workload
-    from swe_rollout.engine.base import TokenEngine
-    from swe_rollout.engine.chat.base import ChatEngine
-    from swe_rollout.events import Subscriber
-    from swe_rollout.sandbox.base import Sandbox
+class _Meta(TypedDict):
+    output_token_logprobs: list[tuple[float, int, str | None]]
 
-if TYPE_CHECKING:
 
-    class _Meta(TypedDict):
-        output_token_logprobs: list[tuple[float, int, str | None]]
-
-    class _Response(TypedDict):
-        text: str
-        meta_info: _Meta
+class _Response(TypedDict):
+    text: str
+    meta_info: _Meta
 
 
 class Client(Protocol):
@@ -312,23 +311,13 @@ async def _play(entrant: Entrant, batch: Batch, samples: Samples) -> None:
 @contextmanager
 def serving(work: Workload, turns: int) -> Iterator[str]:
     """Run a server whose policy calls a tool in `turns` turns, then finishes; yield its address."""
-    responses = [*work.turns(turns), work.last()]
+    responses = [
+        {"ids": turn.ids, "text": turn.text, "logprob": LOGPROB}
+        for turn in (*work.turns(turns), work.last())
+    ]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "script.json"
-        script = {"marker": work.marker(), "responses": [_turn(each) for each in responses]}
+        script = {"marker": work.marker(), "responses": responses}
         file.write_text(json.dumps(script), "utf-8")
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "rollout_dev.bench.generate_server", str(file)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None  # noqa: S101 - a pipe, see above
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-            process.communicate()
-
-
-def _turn(sampled: GivenTurn) -> dict[str, object]:
-    return {"ids": sampled.ids, "text": sampled.text, "logprob": LOGPROB}
+        with served(generate_server.__name__, str(file)) as url:
+            yield url

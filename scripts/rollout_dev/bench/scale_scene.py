@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from rollout_dev.bench.cluster_job import kubectl
+from rollout_dev.bench.common import repeatedly
 from rollout_dev.dev_cluster import binaries, native, pki
 from rollout_dev.dev_cluster.api import Api, inner, text
 from rollout_dev.dev_cluster.checkout import Checkout
@@ -257,19 +258,8 @@ class Usage:
         known |= {pid: name for name, pid in parts.items() if pid is not None}
         self._sample(known)
         self.before = {key: s for key, s in self.cpu_s.items() if key[0] != "worker"}
-        stop = threading.Event()
-
-        def run() -> None:
-            while not stop.wait(2):
-                self._sample(known)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
+        with repeatedly(lambda: self._sample(known), lambda: 2.0):
             yield self
-        finally:
-            stop.set()
-            thread.join()
 
     def _sample(self, known: Mapping[int, str]) -> None:
         now: dict[str, float] = {}

@@ -172,11 +172,11 @@ async def main(given: Namespace) -> Report:
         before, began = _rss(), time.monotonic()
         # Pods first: their start-up time is the cluster's, not the sessions'.
         pods = await ours.start_many(provider, given.image, room)
-        _say(f"{room} pods after {time.monotonic() - began:.1f} s")
+        sys.stderr.write(f"{room} pods after {time.monotonic() - began:.1f} s\n")
         began = time.monotonic()
         sessions = await streams.open(given.sessions - room)
         open_s = time.monotonic() - began
-        _say(f"{len(sessions)} streams after {open_s:.1f} s")
+        sys.stderr.write(f"{len(sessions)} streams after {open_s:.1f} s\n")
         gc.collect()
         opened = _rss()
         load = await _load(pods, sessions, streams, seconds=5 if given.quick else 30)
@@ -264,7 +264,3 @@ def _report(found: Measured) -> Report:
 
 def _rss() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

@@ -56,7 +56,10 @@ def main() -> int:
             continue
         differing += 1
         if check:
-            sys.stdout.writelines(_difference(name, before, text))
+            old, new = before.splitlines(keepends=True), text.splitlines(keepends=True)
+            sys.stdout.writelines(
+                difflib.unified_diff(old, new, fromfile=name, tofile=f"{name}, from the code", n=1)
+            )
         else:
             path.write_text(text, encoding="utf-8")
             print(name)
@@ -68,7 +71,9 @@ def main() -> int:
 
 def generated() -> dict[str, str]:
     """Return the content of every generated file by its name."""
-    crd = _HEADER.format(source="swe_rollout/spec") + _yaml(custom_resource_definition())
+    crd = _HEADER.format(source="swe_rollout/spec") + yaml.dump(
+        custom_resource_definition(), Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True
+    )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return {
         CRD: crd,
@@ -90,22 +95,6 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base's signature
         return True
-
-
-def _yaml(value: object) -> str:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
-
-
-def _difference(name: str, before: str, after: str) -> list[str]:
-    return list(
-        difflib.unified_diff(
-            before.splitlines(keepends=True),
-            after.splitlines(keepends=True),
-            fromfile=name,
-            tofile=f"{name}, from the code",
-            n=1,
-        )
-    )
 
 
 if __name__ == "__main__":

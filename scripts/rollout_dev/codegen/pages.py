@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rollout_dev.codegen.crd import job_schema, written
+from rollout_dev.report import table
 from swe_rollout.spec.fields import SpecField
 
 
@@ -24,15 +25,6 @@ def filled(page: Path, blocks: Mapping[str, Iterable[str]]) -> str:
         body = "\n".join(lines).rstrip("\n")
         text = f"{before}{begin}\n{body}\n\n{end}{rest.partition(end)[2]}"
     return text
-
-
-def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines of a Markdown table, and an empty one."""
-    yield f"| {' | '.join(header)} |"
-    yield f"|{'---|' * len(header)}"
-    for row in rows:
-        yield "| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |"
-    yield ""
 
 
 def field_table(fields: Iterable[SpecField], name: str = "field") -> Iterator[str]:

@@ -10,8 +10,9 @@ import msgspec
 from prometheus_client.metrics_core import Metric as Family
 
 from rollout_dev.codegen.crd import COLUMNS, job_schema, rules
-from rollout_dev.codegen.pages import field_table, table
+from rollout_dev.codegen.pages import field_table
 from rollout_dev.codegen.structural import Schema
+from rollout_dev.report import table
 from rollout_operator.metrics import Metrics
 from rollout_operator.observed import ObservedJob
 from swe_rollout.cli.main import build_command

@@ -14,7 +14,7 @@ from typing import Any, cast
 import yaml
 from pydantic import TypeAdapter
 
-from rollout_dev.codegen.pages import table
+from rollout_dev.report import table
 from swe_rollout.agent.tools import toolbox
 from swe_rollout.agent.tools.base import Tool, Toolset, ToolSpec
 from swe_rollout.agent.tools.names import OTHER_NAMES, TOOL_NAMES, TOOLSET_NAMES

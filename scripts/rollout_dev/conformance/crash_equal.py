@@ -36,9 +36,9 @@ import zstandard
 
 from rollout_dev.conformance.chaos import killed_job
 from rollout_dev.conformance.chaos.killed_job import RESUMED, differences, seed_of, wrong_durations
+from rollout_dev.conformance.stepped_clock import INSTALL, LEAST_S, LIBRARY, MODULE, SteppedClock
 from rollout_dev.counting import ASKED, write_job
 from rollout_dev.report import Report, Row, option, program
-from rollout_dev.conformance.stepped_clock import INSTALL, LEAST_S, LIBRARY, MODULE, SteppedClock
 
 _SCRIPTS: Final = Path(__file__).parents[2]
 

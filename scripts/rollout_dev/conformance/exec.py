@@ -19,7 +19,7 @@ from rollout_dev.conformance import exec_faults as faults
 from rollout_dev.conformance.exec_scene import Cell, Mark, Needs, Scene, Stage, open_stage, wrong
 from rollout_dev.exec_clients import catalog, ours
 from rollout_dev.exec_clients.catalog import Peer
-from rollout_dev.report import Report, Row, option, program
+from rollout_dev.report import Report, Row, option, program, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +158,9 @@ def _report(columns: Sequence[Column], notes: Sequence[str]) -> Report:
 
 def _table(columns: Sequence[Column], cases: Sequence[Case], notes: Sequence[str]) -> str:
     shown = [column for column in columns if not column.skipped]
-    lines = [
-        f"| case | {' | '.join(column.client for column in shown)} |",
-        "|---|" + "---|" * len(shown),
-    ]
-    for case in cases:
-        marks = " | ".join(column.cells[case.name].mark for column in shown)
-        lines.append(f"| {case.name} | {marks} |")
-    lines += ["", "Wrong, or not applicable:", ""]
+    rows = ((case.name, *(column.cells[case.name].mark for column in shown)) for case in cases)
+    lines = [*table(("case", *(column.client for column in shown)), rows)]
+    lines += ["Wrong, or not applicable:", ""]
     for column in shown:
         for name, cell in column.cells.items():
             if cell.detail:

@@ -94,26 +94,16 @@ def _row(name: str, scenario: str, record: Trajectory, took_s: float) -> Row:
 
 
 def _job(name: str, sandbox: _Spec) -> RolloutJob:
-    return RolloutJob.model_validate(
-        {
-            "apiVersion": "swe-rollout.dev/v1alpha1",
-            "kind": "RolloutJob",
-            "metadata": {"name": "harnesses"},
-            "spec": {
-                "dataset": {"releasePairs": {"names": [_TASK]}},
-                "agent": {"harness": name},
-                "policy": {"scripted": {"scenarios": _SCENARIOS}},
-                "limits": {
-                    "contextTokens": 131_072,
-                    "maxNewTokens": 16_384,
-                    "episodeSeconds": 180,
-                },
-                "sandbox": sandbox,
-                "retry": {"attempts": 1},
-                "store": {"uri": "file:///nowhere"},
-            },
-        }
-    )
+    spec = {
+        "dataset": {"releasePairs": {"names": [_TASK]}},
+        "agent": {"harness": name},
+        "policy": {"scripted": {"scenarios": _SCENARIOS}},
+        "limits": {"contextTokens": 131_072, "maxNewTokens": 16_384, "episodeSeconds": 180},
+        "sandbox": sandbox,
+        "retry": {"attempts": 1},
+        "store": {"uri": "file:///nowhere"},
+    }
+    return RolloutJob.model_validate({"metadata": {"name": "harnesses"}, "spec": spec})
 
 
 def _here(name: str) -> _Spec:

@@ -18,14 +18,13 @@ import os
 import random
 import signal
 import tempfile
-import threading
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from rollout_dev.bench.common import repeatedly
 from rollout_dev.bench.scale import NODES, STORE, Played, Size, play
 from rollout_dev.bench.scale_scene import fleet, pids
 from rollout_dev.dev_cluster.checkout import Checkout
@@ -47,26 +46,13 @@ class Killer:
     moments: random.Random
     killed: dict[str, int] = field(default_factory=lambda: {"worker": 0, "operator": 0})
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
+    def working(self) -> AbstractContextManager[None]:
         """Kill while the block runs."""
-        stop = threading.Event()
-
-        def run() -> None:
-            while self.left and not stop.wait(self.moments.expovariate(1 / self.every_s)):
-                self._kill()
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return repeatedly(self._kill, lambda: self.moments.expovariate(1 / self.every_s))
 
     def _kill(self) -> None:
         role = "operator" if self.moments.random() < _OPERATOR_SHARE else "worker"
-        if found := sorted(pids(role)):
+        if self.left and (found := sorted(pids(role))):
             os.kill(self.moments.choice(found), signal.SIGKILL)
             self.killed[role] += 1
             self.left -= 1

@@ -10,11 +10,12 @@ import platform
 import random
 import select
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import Event, Thread
 from typing import Final
+
+from rollout_dev.bench.common import repeatedly
 
 LIBRARY: Final = Path(f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketime.so.1")
 INSTALL: Final = "apt-get install libfaketime"
@@ -47,24 +48,15 @@ class SteppedClock:
             "NO_FAKE_STAT": "1",
         }
 
-    @contextmanager
-    def jumping(self) -> Iterator[None]:
+    def jumping(self) -> AbstractContextManager[None]:
         """Let the clock jump while the block runs."""
-        over = Event()
-        thread = Thread(target=self._jump, args=(over,))
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        return repeatedly(self._jump, lambda: self._rng.uniform(0.0, 2 * self._every_s))
 
-    def _jump(self, over: Event) -> None:
-        while not over.wait(self._rng.uniform(0.0, 2 * self._every_s)):
-            others = [each for each in _JUMPS_S if abs(each - self._offset_s) > _SPREAD_S]
-            spread_s = self._rng.randint(-_SPREAD_S, _SPREAD_S)
-            self._set(self._rng.choice(others) + spread_s)
-            self.jumps += 1
+    def _jump(self) -> None:
+        others = [each for each in _JUMPS_S if abs(each - self._offset_s) > _SPREAD_S]
+        spread_s = self._rng.randint(-_SPREAD_S, _SPREAD_S)
+        self._set(self._rng.choice(others) + spread_s)
+        self.jumps += 1
 
     def _set(self, offset_s: int) -> None:
         """Replace the file atomically: a reader sees one offset or the other."""

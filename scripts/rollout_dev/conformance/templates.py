@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from rollout_dev.families import vocabulary
-from rollout_dev.report import Report, Row, option, program
+from rollout_dev.report import Report, Row, option, program, table
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.template_probe import Grammar
 from swe_rollout.errors import PrerequisiteError
@@ -213,12 +213,10 @@ def _row(path: Path, found: Outcome) -> Row:
 
 
 def _table(report: Report) -> str:
-    lines = [
-        "| template | verdict | family | format | remarks | reason |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in report.rows:
-        cells = [row.labels.get(name, "") for name in Outcome.__slots__[:-1]]
-        shown = " | ".join(each.replace("|", "\\|").replace("\n", " ") for each in cells)
-        lines.append(f"| {row.subject} | {shown} |")
-    return "\n".join([*lines, "", *report.notes, "ok" if report.ok else "NOT OK"])
+    header = ("template", "verdict", "family", "format", "remarks", "reason")
+    names = Outcome.__slots__[:-1]
+    rows = (
+        (row.subject, *(row.labels.get(name, "").replace("\n", " ") for name in names))
+        for row in report.rows
+    )
+    return "\n".join([*table(header, rows), *report.notes, "ok" if report.ok else "NOT OK"])

@@ -235,14 +235,9 @@ def _uid(value: Json) -> str:
     return text(inner(value, "metadata", "uid"))
 
 
-def _nft(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["nft", "-f", "-"], input=script, text=True, capture_output=True, check=False
-    )
-
-
 def _run_nft(script: str) -> None:
-    done = _nft(script)
+    command = ["nft", "-f", "-"]
+    done = subprocess.run(command, input=script, text=True, capture_output=True, check=False)
     if done.returncode != 0:
         raise ScriptError("nftables rejects a change.", why=f"{script}{done.stderr}")
 

@@ -151,7 +151,7 @@ def main() -> int:
     commands.add_parser("env", help="print the exports again")
     arguments = parser.parse_args()
     try:
-        return _run(arguments, _folder(), Progress())
+        return _run(arguments, Checkout.here().root / ".dev-s3", Progress())
     except ScriptError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -187,7 +187,8 @@ def _up(folder: Path, progress: Progress) -> Server:
     for name in ("data", "meta"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     if found is None:
-        found = Server(Account(secrets.token_hex(10), secrets.token_hex(20)), _preferred_port())
+        preferred = 30_000 + int(Checkout.here().digest, 16) % 2_000
+        found = Server(Account(secrets.token_hex(10), secrets.token_hex(20)), preferred)
     port = _free_port(found.port)
     process = start_detached(
         [
@@ -250,14 +251,6 @@ def _write(folder: Path, server: Server) -> None:
     path = folder / "server.json"
     path.touch(mode=0o600)  # The file holds the secret key.
     path.write_text(json.dumps({"folder": str(folder), **dataclasses.asdict(server)}))
-
-
-def _folder() -> Path:
-    return Checkout.here().root / ".dev-s3"
-
-
-def _preferred_port() -> int:
-    return 30_000 + int(Checkout.here().digest, 16) % 2_000
 
 
 def _free_port(preferred: int) -> int:

@@ -117,20 +117,14 @@ async def gateway_scene() -> AsyncIterator[GatewayScene]:
     """Open a gateway over a scripted policy."""
     turns = [{"say": f"Turn {number}."} for number in range(200)]
     with TemporaryDirectory() as folder:
-        job = RolloutJob.model_validate(
-            {
-                "apiVersion": "swe-rollout.dev/v1alpha1",
-                "kind": "RolloutJob",
-                "metadata": {"name": "attacks"},
-                "spec": {
-                    "dataset": {"releasePairs": {"names": ["semver"]}},
-                    "policy": {"scripted": {"turns": turns}},
-                    "limits": {"turns": 5000, "contextTokens": 131_072},
-                    "sandbox": {"local": {}},
-                    "store": {"uri": f"file://{folder}"},
-                },
-            }
-        )
+        spec = {
+            "dataset": {"releasePairs": {"names": ["semver"]}},
+            "policy": {"scripted": {"turns": turns}},
+            "limits": {"turns": 5000, "contextTokens": 131_072},
+            "sandbox": {"local": {}},
+            "store": {"uri": f"file://{folder}"},
+        }
+        job = RolloutJob.model_validate({"metadata": {"name": "attacks"}, "spec": spec})
         store = Store.open(job.spec.store.uri)
         opened = open_session(
             job, base_dir=Path(folder), publish=Events(), on_note=lambda _: None, logs=store

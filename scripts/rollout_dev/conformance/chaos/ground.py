@@ -208,7 +208,7 @@ def opened(
         kubectl("rollout", "status", _OPERATOR, "--timeout=120s", namespace=_SYSTEM)
         kubectl("create", "namespace", namespace)
         try:
-            _say("the store, the engine and the relay start")
+            sys.stderr.write("the store, the engine and the relay start\n")
             parts = _parts(image, pause_s, counting_job.script(turns, harness=harness))
             _start_parts(namespace, parts)
             address = f"{STORE}/datasets/count-{turns}.jsonl"
@@ -238,7 +238,7 @@ def _start_parts(namespace: str, parts: Json) -> None:
 
 def _install() -> str:
     """Install this checkout's operator; return the workers' image."""
-    _say("the images are built, and this checkout is installed")
+    sys.stderr.write("the images are built, and this checkout is installed\n")
     names = ("worker", "dev-s3", "release-pairs")
     build = [str(_ROOT / "scripts" / "build-images"), *names, "--load"]
     built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -291,7 +291,3 @@ def _rollout(*arguments: str) -> str:
     command = [sys.executable, "-m", "swe_rollout.cli.main", *arguments]
     said = subprocess.run(command, check=True, capture_output=True, text=True)
     return said.stdout
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

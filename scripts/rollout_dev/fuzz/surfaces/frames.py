@@ -34,10 +34,6 @@ _MOST_FRAMES = 400
 _PATIENCE_S = 60.0
 
 
-def _latin(data: bytes) -> str:
-    return data.decode("latin-1")
-
-
 def _bytes(value: object) -> bytes:
     return value.encode("latin-1", "replace") if isinstance(value, str) else b""
 
@@ -149,7 +145,7 @@ def _request(folder: str, each: object) -> Frame | None:  # noqa: PLR0911 - one 
         case _:
             return None
     number, kind, data = _number(number, 1 << 64), _number(kind, 256), _bytes(body)
-    text = "".join(c for c in _latin(data) if c in _LETTERS)[:60]
+    text = "".join(c for c in data.decode("latin-1") if c in _LETTERS)[:60]
     match kind:
         case _ if kind in _CHEAP:
             return Frame(number, kind, data)

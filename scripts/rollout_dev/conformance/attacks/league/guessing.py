@@ -69,7 +69,11 @@ async def play_guessers(
             proof = await grader.prove(site.instance, episode=site.episode())
             played = await play(
                 site,
-                [_seeded(policy, seed) for policy in policies for seed in range(games)],
+                [
+                    replace(policy, attack=f"SEED={seed}\n{policy.attack}")
+                    for policy in policies
+                    for seed in range(games)
+                ],
                 [Ours(grader)],
                 parallelism=parallelism,
                 on_game=lambda _: None,
@@ -92,10 +96,6 @@ def _by_task(only: str) -> Iterator[tuple[list[Policy], AbstractAsyncContextMana
             yield policies, local_site()
         elif (task := load_task(name)).found is not None:
             yield policies, task_site(task)
-
-
-def _seeded(policy: Policy, seed: int) -> Policy:
-    return replace(policy, attack=f"SEED={seed}\n{policy.attack}")
 
 
 def rendered(guessers: Sequence[Guesser]) -> list[str]:
