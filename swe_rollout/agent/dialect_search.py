@@ -22,7 +22,7 @@ class DialectSearch(TurnProbe):
 
     def dialects(self) -> Iterator[Dialect]:
         """Yield dialects to try, the richest first, those with calls in the text last."""
-        base = replace(self._dialect, writes_tools=self._writes_tools(), one_call=False)
+        base = replace(self._dialect, writes_tools=TOOL.name in self._prompt(), one_call=False)
         if stands_in_words(self._wanted):
             yield from self._systems(
                 replace(base, calls_in_words=self._wanted, results_as_user=True)
@@ -71,9 +71,6 @@ class DialectSearch(TurnProbe):
             return f"{TOOL.name}\n{{}}" in self._template.render([ASKED, said], (), prompted=False)
         except TEMPLATE_ERRORS:
             return False
-
-    def _writes_tools(self) -> bool:
-        return TOOL.name in self._prompt()
 
     def _prompt(self) -> str:
         return self._template.render_any([ASKED], (TOOL,), prompted=True)

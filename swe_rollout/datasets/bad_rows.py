@@ -74,7 +74,11 @@ class Quarantine:
             else:
                 reasons[row.instance_id, row.digest] = row.reason
         if problems:
-            raise _unreadable(name, problems)
+            raise DatasetError(
+                f"the quarantine file {name} can't be read",
+                problems,
+                fix="correct or remove these lines, or write it anew with `swe-rollout audit`",
+            )
         return cls(reasons)
 
     def sort(self, instances: Sequence[Instance]) -> Sorted:
@@ -97,11 +101,3 @@ class Quarantine:
 def _names(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _unreadable(name: str, problems: Sequence[Problem]) -> DatasetError:
-    return DatasetError(
-        f"the quarantine file {name} can't be read",
-        problems,
-        fix="correct or remove these lines, or write it anew with `swe-rollout audit`",
-    )

@@ -33,8 +33,8 @@ class Column:
     value: Callable[[Trajectory], object]
 
 
-def _calls(trajectory: Trajectory) -> Iterable[int]:
-    return (len(turn.tool_calls) for turn in trajectory.turns)
+def _calls(trajectory: Trajectory) -> int:
+    return sum(len(turn.tool_calls) for turn in trajectory.turns)
 
 
 def _bad(trajectory: Trajectory) -> int:
@@ -70,7 +70,7 @@ COLUMNS: Final = (
         lambda t: len(t.verdict.integrity) if t.verdict else 0,
     ),
     Column("turns", _COUNT, "of all branches", lambda t: len(t.turns)),
-    Column("tool_calls", _COUNT, "attempts at calls", lambda t: sum(_calls(t))),
+    Column("tool_calls", _COUNT, "attempts at calls", _calls),
     Column("bad_calls", _COUNT, "those of them that could not be carried out", _bad),
     Column("tokens", _COUNT, "read and sampled, of all branches", lambda t: t.token_count),
     Column("sampled_tokens", _COUNT, "sampled, of all branches", lambda t: t.sampled_count),
@@ -141,11 +141,7 @@ def choose_library(wanted: str | None) -> FrameLibrary:
     for library in allowed:
         if find_spec(library) is not None:
             return library
-    raise _not_installed(wanted)
-
-
-def _not_installed(wanted: str | None) -> PrerequisiteError:
-    return PrerequisiteError(
+    raise PrerequisiteError(
         f"{wanted or 'no library of data frames'} is {'not ' if wanted else ''}installed",
         why="a frame is one of pandas or of polars; swe-rollout needs neither",
         fix=f"pip install {wanted}" if wanted else "pip install pandas, or: pip install polars",

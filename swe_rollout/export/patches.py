@@ -75,7 +75,11 @@ def predictions_format(
         instance = trajectory.episode.instance
         _require_patch(trajectory)
         if last == [instance]:
-            raise _several(instance)
+            raise UsageError(
+                f"{instance} has several samples",
+                why="a file of predictions holds one patch for each instance",
+                fix="choose one: --sample 0",
+            )
         last[:] = [instance]
         filtered = patch_filter.apply(trajectory.patch)
         row: dict[str, object] = {
@@ -92,14 +96,6 @@ def predictions_format(
         last[:] = [episode.instance]
 
     return FileFormat(part, resumed=resumed)
-
-
-def _several(instance: str) -> UsageError:
-    return UsageError(
-        f"{instance} has several samples",
-        why="a file of predictions holds one patch for each instance",
-        fix="choose one: --sample 0",
-    )
 
 
 def _require_patch(trajectory: Trajectory) -> None:

@@ -145,7 +145,7 @@ class VerlEngine(TrainerEngine):
         waits = math.ceil(PATIENCE_S / _PAUSE_S)
         for _ in range(waits):
             output = await self._call(request_id, request, room)
-            if output.token_ids or not _is_aborted(output):
+            if output.token_ids or output.stop_reason not in ("aborted", "abort"):
                 return output
             with stopped_clock(request.clock):
                 await asyncio.sleep(_PAUSE_S)
@@ -173,10 +173,6 @@ class VerlEngine(TrainerEngine):
             )
         except Exception as error:  # an actor may have died, whoever's code said so
             raise EngineError("verl's server manager failed", why=said(error)) from error
-
-
-def _is_aborted(output: TokenOutput) -> bool:
-    return output.stop_reason in ("aborted", "abort")
 
 
 def _keep_experts(seen: Seen, request: GenerateRequest, output: TokenOutput) -> None:

@@ -109,16 +109,11 @@ def _walk(model: type[BaseModel], parent: tuple[str, ...]) -> Iterator[SpecField
     for name, info in model.model_fields.items():
         path = (*parent, info.alias or name)
         inner = _model_in(info.annotation)
-        doc = info.description or (inner.__doc__ if inner else None) or ""
-        yield SpecField(
-            path, _type_words(info.annotation), _default(info), info.is_required(), _flat(doc)
-        )
+        doc = " ".join((info.description or (inner.__doc__ if inner else None) or "").split())
+        kind = _type_words(info.annotation)
+        yield SpecField(path, kind, _default(info), info.is_required(), doc)
         if inner is not None:
             yield from _walk(inner, path)
-
-
-def _flat(doc: str) -> str:
-    return " ".join(doc.split())
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

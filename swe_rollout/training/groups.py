@@ -223,7 +223,11 @@ def grpo_advantages(
         if each.reward is not None:
             rewards = groups.setdefault(each.group_id, {})
             if rewards.setdefault(each.rollout_id, _finite(each)) != each.reward:
-                raise _two_rewards(each)
+                raise UsageError(
+                    f"{each.rollout_id} has two rewards",
+                    why="the samples of a rollout share its reward, which counts once in the group",
+                    fix="give rollouts ids of their own, or their samples the same reward",
+                )
     advantages = {
         group: _advantages(rewards, baseline=baseline, scale=scale, epsilon=epsilon)
         for group, rewards in groups.items()
@@ -289,14 +293,10 @@ def _advantages(
         divisor = 1.0
     else:
         freedom = count - 1 if scale is Scale.SAMPLE_STD else count
-        divisor = _deviation(differences.values(), freedom) + epsilon
+        divisor = math.hypot(*differences.values()) / math.sqrt(freedom) + epsilon
     # The mean of the others is further away than the group's mean by this factor.
     factor = count / (count - 1) if baseline is Baseline.LEAVE_ONE_OUT else 1.0
     return {name: factor * difference / divisor for name, difference in differences.items()}
-
-
-def _deviation(differences: Collection[float], freedom: int) -> float:
-    return math.hypot(*differences) / math.sqrt(freedom)
 
 
 def _finite(sample: Scored) -> float:
@@ -308,11 +308,3 @@ def _finite(sample: Scored) -> float:
             fix="give a sample without a usable reward None",
         )
     return reward
-
-
-def _two_rewards(sample: Scored) -> UsageError:
-    return UsageError(
-        f"{sample.rollout_id} has two rewards",
-        why="the samples of a rollout share its reward, which counts once in the group",
-        fix="give rollouts ids of their own, or their samples the same reward",
-    )

@@ -24,7 +24,7 @@ from swe_rollout.types.episode import (
     Timing,
 )
 from swe_rollout.types.turn import Turn
-from swe_rollout.types.verdict import Reward, RewardTerm, Verdict, VerdictStatus
+from swe_rollout.types.verdict import Reward, Verdict, VerdictStatus
 
 SCHEMA = 1
 """The schema of a record with one branch."""
@@ -158,7 +158,8 @@ class Trajectory:
         """Return the record as a card for notebooks: bounded, escaped, nothing is loaded."""
         failure, reward, timing = self.failure, self.reward, self.timing
         terms = " · ".join(
-            f"{each.name} {each.score:g} × {each.weight:g}" for each in _terms_of(reward)
+            f"{each.name} {each.score:g} × {each.weight:g}"
+            for each in (() if reward is None else reward.terms)
         )
         seconds = (f"{name} {format_duration(value)}" for name, value in _seconds(timing).items())
         facts = {
@@ -264,10 +265,6 @@ class Trajectory:
             tampered=self.verdict is not None and self.verdict.status is VerdictStatus.TAMPERED,
             unproven=self.resolved and self.verdict is not None and bool(self.verdict.unproven),
         )
-
-
-def _terms_of(reward: Reward | None) -> tuple[RewardTerm, ...]:
-    return () if reward is None else reward.terms
 
 
 def _seconds(timing: Timing) -> dict[str, float]:

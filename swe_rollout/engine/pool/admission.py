@@ -203,7 +203,8 @@ class Admission:
         return [each for each in self._contexts.values() if each.holds]
 
     def _left(self, context: Context) -> float:
-        return _remaining(self._growth(context))
+        growth = self._growth(context)
+        return growth.final - growth.tokens
 
     def _growth(self, context: Context) -> Growth:
         shared = self._sizes.shared if context.shared is None else context.shared
@@ -313,10 +314,6 @@ class Admission:
         """Count who waits to start, and whose turn waits."""
         contexts = self._contexts.values()
         return sum(each.is_new for each in contexts), sum(each.turn_waits for each in contexts)
-
-
-def _remaining(growth: Growth) -> float:
-    return growth.final - growth.tokens
 
 
 def _order(context: Context) -> tuple[bool, int, int]:

@@ -7,29 +7,28 @@ never repaired; `engine.checked` checks what it holds. Requests and error respon
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar, assert_never
+from typing import Annotated, Final, NamedTuple, TypeVar, assert_never
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.checked import check_logprobs
 from swe_rollout.engine.errors import ErrorBody, InvalidAnswerError
 from swe_rollout.engine.sglang import protocol
-from swe_rollout.engine.sglang.experts import DIRECT, decode_experts
 from swe_rollout.errors import EngineError
-from swe_rollout.tokens.replay import ReplayRows
+from swe_rollout.tokens.replay import ExpertShape, ReplayRows
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 _T = TypeVar("_T")
 _ABSENT: Final = msgspec.Raw(b"null")
 _Int = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+_DIRECT = "name the servers themselves in spec.policy.sglang.workers: routers drop such fields"
 
 
 class _Finish(msgspec.Struct, frozen=True):
@@ -233,7 +232,7 @@ def _sampling_mask(meta: _Meta, ids: tuple[int, ...], vocab_size: int, top_k: in
         if not ids:
             return _Mask((), ())
         raise InvalidAnswerError(
-            "the engine returned no sampling mask", fix=f"use SGLang 0.5.23 or later; {DIRECT}"
+            "the engine returned no sampling mask", fix=f"use SGLang 0.5.23 or later; {_DIRECT}"
         )
     if not len(masks) == len(logprobs) == len(ids):
         raise InvalidAnswerError(f"{len(masks)} sampling masks for {len(ids)} sampled ids")
@@ -258,8 +257,37 @@ def _prompt_logprobs(meta: _Meta, sent: NDArray[np.int32]) -> tuple[float, ...]:
     entries = _items(_ENTRIES, raw, field="input_token_logprobs", most=len(sent))
     if not entries:
         raise InvalidAnswerError(
-            "the engine returned no logprobs of the prompt", fix=f"use a newer SGLang; {DIRECT}"
+            "the engine returned no logprobs of the prompt", fix=f"use a newer SGLang; {_DIRECT}"
         )
     if [entry.id for entry in entries] != sent.tolist():
         raise InvalidAnswerError("the engine returned prompt logprobs of ids that were not sent")
     return _logprobs([entry.logprob for entry in entries[1:]], of="a prompt id")
+
+
+def decode_experts(
+    encoded: str | None, shape: ExpertShape, *, rows: int, start: int
+) -> NDArray[np.int32]:
+    """Decode rows `[start, rows)`, sent as int32 in C order."""
+    if encoded is None:
+        raise InvalidAnswerError(
+            "the engine returned no routed experts",
+            fix=f"start it with --enable-return-routed-experts; {_DIRECT}",
+        )
+    try:
+        flat = np.frombuffer(base64.b64decode(encoded, validate=True), dtype="<i4")
+        received = flat.reshape(-1, shape.layers, shape.topk)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidAnswerError(
+            f"routed experts do not form rows of {shape.layers} layers with {shape.topk} experts",
+            why=str(error),
+            fix="set spec.policy.sglang.record.routedExperts to the model's own numbers",
+        ) from error
+    if len(received) == rows:
+        # Engines that do not know the start field return all rows.
+        received = received[start:]
+    if len(received) != rows - start:
+        count = len(received)
+        raise InvalidAnswerError(f"{count} rows of routed experts instead of {rows - start}")
+    if received.min(initial=0) < 0:
+        raise InvalidAnswerError("a routed expert has a negative number")
+    return received

@@ -152,7 +152,8 @@ class _Guard(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host = request.url.host
         try:
-            address = await _resolved(host, request.url.port or _port_of(request.url.scheme))
+            default = 443 if request.url.scheme == "https" else 80
+            address = await _resolved(host, request.url.port or default)
             checked = httpx2.Request(
                 request.method,
                 request.url.copy_with(host=address),
@@ -213,10 +214,6 @@ async def _resolved(host: str, port: int) -> str:
             return ip
         refusals.append(problem)
     raise PermissionError(f"no tool server can be at {refusals[0] if refusals else host}")
-
-
-def _port_of(scheme: str) -> int:
-    return 443 if scheme == "https" else 80
 
 
 @cache
