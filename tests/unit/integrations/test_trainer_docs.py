@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import shlex
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,19 +15,16 @@ import pytest
 import yaml
 
 from checkout import ROOT
+from doc_steps import blocks
 from swe_rollout.integrations.slime_session import PARK_S, job_of
 from unit.integrations.rollouts import TASKS, write_job
 from unit.integrations.slime_fields import arguments
 
 HOW_TO = ROOT / "docs" / "how-to"
-PAGES = {name: (HOW_TO / f"{name}.md").read_text() for name in ("slime", "verl")}
+SLIME, VERL = HOW_TO / "slime.md", HOW_TO / "verl.md"
 
 
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE)
-
-
-def options(page: str) -> list[str]:
+def options(page: Path) -> list[str]:
     """The words of the page's command, its comments left out."""
     (command,) = blocks(page, "bash")
     return shlex.split(command.replace("\\\n", " "), comments=True)
@@ -53,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_slimes_rows_name_the_tasks(folder: Path) -> None:
-    (snippet,) = blocks("slime", "python")
+    (snippet,) = blocks(SLIME, "python")
     exec(compile(snippet, "slime.md", "exec"), {})  # noqa: S102 - the page's own
     rows = [json.loads(line) for line in (folder / "prompts.jsonl").read_text().splitlines()]
     assert [row["metadata"]["instance_id"] for row in rows] == list(TASKS)
@@ -61,7 +57,7 @@ def test_slimes_rows_name_the_tasks(folder: Path) -> None:
 
 
 def test_verls_rows_name_the_tasks(folder: Path) -> None:
-    (snippet,) = blocks("verl", "python")
+    (snippet,) = blocks(VERL, "python")
     exec(compile(snippet, "verl.md", "exec"), {})  # noqa: S102 - the page's own
     rows: list[dict[str, Any]] = pq.read_table(folder / "rows.parquet").to_pylist()
     assert [row["extra_info"]["instance_id"] for row in rows] == list(TASKS)
@@ -69,23 +65,23 @@ def test_verls_rows_name_the_tasks(folder: Path) -> None:
 
 
 def test_slimes_options_name_functions_that_exist() -> None:
-    paths = [word for word in options("slime") if word.startswith("swe_rollout.")]
+    paths = [word for word in options(SLIME) if word.startswith("swe_rollout.")]
     assert len(paths) == 3
     for path in paths:
         module, _, name = path.rpartition(".")
         assert callable(getattr(import_module(module), name))
-    assert "SWE_ROLLOUT_JOB=$PWD/job.yaml" in options("slime")
+    assert "SWE_ROLLOUT_JOB=$PWD/job.yaml" in options(SLIME)
 
 
 def test_slimes_custom_configuration_is_what_is_read() -> None:
-    (block,) = blocks("slime", "yaml")
+    (block,) = blocks(SLIME, "yaml")
     values = yaml.safe_load(block)
     assert job_of(arguments(**values)) == "/jobs/job.yaml"
     assert values["swe_rollout_park_seconds"] == PARK_S
 
 
 def test_verls_files_name_classes_that_exist_o5() -> None:
-    agent, tools = map(yaml.safe_load, blocks("verl", "yaml"))
+    agent, tools = map(yaml.safe_load, blocks(VERL, "yaml"))
     shipped = ROOT / "swe_rollout" / "integrations" / "verl_agent.yaml"
     assert [
         {**entry, "job": "/jobs/job.yaml"} for entry in yaml.safe_load(shipped.read_text())
@@ -94,5 +90,5 @@ def test_verls_files_name_classes_that_exist_o5() -> None:
     for target in targets:
         module, _, name = target.rpartition(".")
         assert name in names_of(module)
-    default = next(word for word in options("verl") if "default_agent_loop" in word)
+    default = next(word for word in options(VERL) if "default_agent_loop" in word)
     assert default.endswith(f"={agent[0]['name']}")

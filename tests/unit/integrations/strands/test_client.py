@@ -12,6 +12,13 @@ from typing import Any
 
 import pytest
 
+from swe_rollout.engine.errors import (
+    ContextOverflowError,
+    EngineLostError,
+    OversizedResponseError,
+    UnavailableError,
+)
+from swe_rollout.errors import EngineError
 from swe_rollout.integrations.strands.client import (
     SGLangClient,
     get_client,
@@ -24,6 +31,7 @@ from swe_rollout.integrations.strands.exceptions import (
     SGLangDecodingError,
     SGLangHTTPError,
     SGLangThrottledError,
+    client_error,
 )
 from swe_rollout.launcher import sync
 from unit.engine.engine_parts import PreparedServer, Reply, serving
@@ -62,17 +70,18 @@ async def test_load_is_waited_for() -> None:
     ):
         assert await own.generate([1]) == {}
         assert len(server.calls) == 3
-        with pytest.raises(SGLangThrottledError):
+        with pytest.raises(SGLangThrottledError) as raised:
             await own.generate([1])
+    assert (raised.value.status, raised.value.body) == (503, "queue full")
     assert len(server.calls) == 6
 
 
 @pytest.mark.parametrize(
     ("status", "text", "kind"),
     [
-        (400, "no", SGLangHTTPError),
-        (401, "no", SGLangHTTPError),
-        (500, "no", SGLangHTTPError),
+        *((status, "no", SGLangHTTPError) for status in (400, 401, 404, 500)),
+        # "exceed" in a text is no full context.
+        (400, "temperature must not exceed 2", SGLangHTTPError),
         (400, "it exceeds the model's maximum context length of 8", SGLangContextLengthError),
         *((200, text, SGLangDecodingError) for text in ("", "[1]", "<html>", '{"a":', "[" * 9000)),
     ],
@@ -80,13 +89,31 @@ async def test_load_is_waited_for() -> None:
 async def test_what_fails_for_good_is_sent_once(
     status: int, text: str, kind: type[SGLangClientError]
 ) -> None:
-    """WS7: a permanent 400 is not sent 60 times."""
+    """S4, WS7: a permanent 400 is not sent 60 times."""
     async with served(Reply(status, text)) as (server, url), client(url) as own:
         with pytest.raises(kind) as raised:
             await own.generate([1])
     assert len(server.calls) == 1
+    assert type(raised.value) is kind
     if isinstance(raised.value, SGLangHTTPError):
-        assert raised.value.status == status
+        assert (raised.value.status, raised.value.body) == (status, text)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ContextOverflowError("full"), SGLangContextLengthError),
+        (UnavailableError("full"), SGLangThrottledError),
+        (OversizedResponseError("too long"), SGLangDecodingError),
+        (EngineLostError("gone"), SGLangConnectionError),
+        (EngineError("odd"), SGLangClientError),
+    ],
+)
+def test_an_error_that_is_no_response_has_a_name_too(
+    error: EngineError, kind: type[SGLangClientError]
+) -> None:
+    """S4."""
+    assert type(client_error(error)) is kind
 
 
 async def test_a_call_that_is_given_up_is_ended_on_the_server() -> None:

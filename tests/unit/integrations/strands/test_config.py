@@ -15,6 +15,7 @@ from swe_rollout.integrations.strands.config import (
     check_config,
     constrained,
     read_object,
+    read_sampling,
     recording_of,
 )
 from swe_rollout.integrations.strands.exceptions import SGLangDecodingError
@@ -86,3 +87,46 @@ def test_an_object_is_one_that_ended_by_itself() -> None:
         read_object(response('{"good": true}', "length"), Verdict)
     with pytest.raises(SGLangDecodingError, match="not that of /generate"):
         read_object([], Verdict)
+
+
+def test_the_parameters_of_sglang_are_read() -> None:
+    sampling, limit = read_sampling(
+        {
+            "max_new_tokens": 7,
+            "temperature": 0.5,
+            "top_k": 3,
+            "sampling_seed": 11,
+            "min_p": None,
+            "skip_special_tokens": True,
+            "no_stop_trim": False,
+            "stop": None,
+            "stop_token_ids": [RENDERER.grammar.end_id],
+        },
+        RENDERER,
+    )
+    assert sampling == Sampling(temperature=0.5, top_k=3, seed=11)
+    assert limit == 7
+
+
+def test_what_is_not_given_samples_the_whole_distribution() -> None:
+    assert read_sampling({}, RENDERER) == (Sampling(), 4096)
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"frequency_penalty": 0.1}, "frequency_penalty"),
+        ({"json_schema": "{}"}, "json_schema"),
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"stop": ["\n"]}, "stop"),
+        ({"stop_token_ids": [3]}, "stop at"),
+        ({"stop_token_ids": "x"}, "stop_token_ids"),
+    ],
+)
+def test_parameters_that_would_not_be_honoured_are_refused(
+    params: dict[str, object], named: str
+) -> None:
+    with pytest.raises(UsageError, match=named):
+        read_sampling(params, RENDERER)
