@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from swe_rollout.errors import SandboxError
 from swe_rollout.export.chat import Reading, TaskPrompt
@@ -140,6 +141,10 @@ def reading(*, system: str = "be good") -> Reading:
         lambda each: TaskPrompt(system, f"solve {each.episode.instance}", ({"type": "function"},)),
         text,
     )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
 
 
 async def stream(*trajectories: Trajectory) -> AsyncIterator[Trajectory]:

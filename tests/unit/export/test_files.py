@@ -21,7 +21,7 @@ from swe_rollout.export.files import (
 from swe_rollout.text.escaping import printable
 from swe_rollout.types.trajectory import Trajectory
 from swe_rollout.types.trajectory_json import from_json
-from unit.export.export_parts import failed, stream, trajectory
+from unit.export.export_parts import failed, names, stream, trajectory
 
 
 def part(found: Trajectory) -> bytes:
@@ -41,10 +41,6 @@ FOLDER = FolderFormat(files, lambda: [("index", b"end")])
 async def broken() -> AsyncIterator[Trajectory]:
     yield trajectory()
     raise SandboxError("gone")
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 async def test_parts_stand_between_head_and_tail(tmp_path: Path) -> None:
@@ -104,21 +100,15 @@ def test_half_a_surrogate_pair_breaks_no_encoding() -> None:
 RECORDS = (trajectory("a"), failed(trajectory("b", 2)))
 
 
-async def test_lines_hold_the_whole_records(tmp_path: Path) -> None:
-    await export(stream(*RECORDS), tmp_path / "x", JSONL)
-    lines = (tmp_path / "x").read_bytes().splitlines()
-    assert tuple(map(from_json, lines)) == RECORDS
-
-
-async def test_an_array_holds_the_whole_records(tmp_path: Path) -> None:
-    await export(stream(*RECORDS), tmp_path / "x", JSON)
-    found = json.loads((tmp_path / "x").read_bytes())
-    assert tuple(from_json(json.dumps(each).encode()) for each in found) == RECORDS
-
-
-async def test_an_array_of_nothing_is_json(tmp_path: Path) -> None:
-    await export(stream(), tmp_path / "x", JSON)
-    assert json.loads((tmp_path / "x").read_bytes()) == []
+@pytest.mark.parametrize("records", [RECORDS, ()])
+@pytest.mark.parametrize("form", [JSONL, JSON])
+async def test_lines_and_an_array_hold_the_whole_records(
+    form: FileFormat, records: tuple[Trajectory, ...], tmp_path: Path
+) -> None:
+    await export(stream(*records), tmp_path / "x", form)
+    data = (tmp_path / "x").read_bytes()
+    lines = data.splitlines() if form is JSONL else list(map(encode, json.loads(data)))
+    assert tuple(map(from_json, lines)) == records
 
 
 async def test_the_text_tells_turns_results_patch_and_verdict(tmp_path: Path) -> None:

@@ -83,39 +83,32 @@ async def test_filtered_patch_files_say_so(tmp_path: Path) -> None:
 PARTS = ["diff --git" + each for each in PATCH.split("diff --git")[1:]]
 
 
+RENAMED = "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n"
+IN_A_HUNK = (
+    "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,1 +1,2 @@\n"
+    " diff --git a/y b/y\n+diff --git a/y b/y\n"
+)
+BINARY = "diff --git a/b b/b\nindex 1..2 100644\nGIT binary patch\nliteral 1\nIc${MZ\n\n"
+
+
 @pytest.mark.parametrize(
-    ("globs", "kept", "dropped"),
+    ("parts", "globs", "kept", "dropped"),
     [
-        ((), PARTS, ()),
-        (("pyproject.toml",), PARTS[1:], ("pyproject.toml",)),
-        (("*.toml", "test_*.py"), PARTS[1:2], ("pyproject.toml", "tests/deep/test_x.py")),
-        (("tests/*",), PARTS[:2], ("tests/deep/test_x.py",)),
-        (("*/x.py",), [PARTS[0], PARTS[2]], ("src/x.py",)),
-        (("PYPROJECT.TOML", "ests/*"), PARTS, ()),
-        (("*",), [], ("pyproject.toml", "src/x.py", "tests/deep/test_x.py")),
+        (PARTS, (), PARTS, ()),
+        (PARTS, ("pyproject.toml",), PARTS[1:], ("pyproject.toml",)),
+        (PARTS, ("*.toml", "test_*.py"), PARTS[1:2], ("pyproject.toml", "tests/deep/test_x.py")),
+        (PARTS, ("tests/*",), PARTS[:2], ("tests/deep/test_x.py",)),
+        (PARTS, ("*/x.py",), [PARTS[0], PARTS[2]], ("src/x.py",)),
+        (PARTS, ("PYPROJECT.TOML", "ests/*"), PARTS, ()),
+        (PARTS, ("*",), [], ("pyproject.toml", "src/x.py", "tests/deep/test_x.py")),
+        ([RENAMED], ("x",), [], ("x",)),
+        ([RENAMED], ("y",), [], ("y",)),
+        ([IN_A_HUNK], ("y",), [IN_A_HUNK], ()),
+        ([BINARY, PARTS[1]], ("b",), [PARTS[1]], ("b",)),
+        ([BINARY, PARTS[1]], ("x.py",), [BINARY], ("src/x.py",)),
     ],
 )
 def test_globs_choose_files(
-    globs: tuple[str, ...], kept: list[str], dropped: tuple[str, ...]
+    parts: list[str], globs: tuple[str, ...], kept: list[str], dropped: tuple[str, ...]
 ) -> None:
-    assert PatchFilter(globs).apply(PATCH) == FilteredPatch("".join(kept), dropped)
-
-
-def test_a_renamed_file_is_dropped_by_either_name() -> None:
-    patch = "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n"
-    assert PatchFilter(("x",)).apply(patch) == FilteredPatch("", ("x",))
-    assert PatchFilter(("y",)).apply(patch) == FilteredPatch("", ("y",))
-
-
-def test_what_looks_like_a_header_inside_a_hunk_is_content() -> None:
-    patch = (
-        "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,1 +1,2 @@\n"
-        " diff --git a/y b/y\n+diff --git a/y b/y\n"
-    )
-    assert PatchFilter(("y",)).apply(patch) == FilteredPatch(patch)
-
-
-def test_binary_parts_are_kept_or_dropped_whole() -> None:
-    binary = "diff --git a/b b/b\nindex 1..2 100644\nGIT binary patch\nliteral 1\nIc${MZ\n\n"
-    assert PatchFilter(("b",)).apply(binary + PARTS[1]).text == PARTS[1]
-    assert PatchFilter(("x.py",)).apply(binary + PARTS[1]).text == binary
+    assert PatchFilter(globs).apply("".join(parts)) == FilteredPatch("".join(kept), dropped)

@@ -19,7 +19,7 @@ from swe_rollout.export.progress import Progress
 from swe_rollout.store.store import Store
 from swe_rollout.types.episode import EpisodeId
 from swe_rollout.types.trajectory import Trajectory
-from unit.export.export_parts import stream, trajectory
+from unit.export.export_parts import names, stream, trajectory
 from unit.export.killed_exports import FORMATS
 
 PROGRAM = "unit.export.killed_exports"
@@ -65,10 +65,6 @@ async def write(store: Store, out: Path, *, fails_after: int = 99) -> None:
             yield each
 
     await export(records(), out, JSONL, progress=at)
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir())
 
 
 def cut_off(file: Path, end: int) -> None:

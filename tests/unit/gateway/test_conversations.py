@@ -267,6 +267,7 @@ async def test_limits_of_a_request_and_of_the_episode() -> None:
     with pytest.raises(EndedError):
         await played.answer(replace(ASKED, tools=()))
     assert played.stop is StopReason.TURN_LIMIT
+    assert len(played.state.branches) == 1
     small = conversations(player("One."), Limits(context_tokens=64, max_new_tokens=16))
     with pytest.raises(BadRequestError) as error:
         await small.answer(ASKED)
@@ -384,11 +385,3 @@ async def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.Monke
     monkeypatch.setattr(gateway_clients, "import_module", missing)
     report = await gateway_clients.played()
     assert [row.skipped for row in report.rows] == [HOW] * 4
-
-
-async def test_a_request_beyond_the_last_turn_leaves_no_branch_without_a_turn() -> None:
-    played = conversations(player("One.", "Two."), Limits(turns=1))
-    await played.answer(ASKED)
-    with pytest.raises(EndedError):
-        await played.answer(Request(FIRST[1:]))
-    assert len(played.state.branches) == 1
