@@ -338,7 +338,7 @@ def unwrapped() -> Iterator[None]:
         first = first_error(errors)
         _, others = errors.split(lambda error: error is first or isinstance(error, SweRolloutError))
         if others is not None:
-            log.error("failed_while_stopping", exc_info=others)
+            log.error("failed_while_stopping", exc_info=others)  # noqa: TRY400 - not the caught one
         raise first from first.__cause__
 
 

@@ -71,9 +71,10 @@ async def rerun_masked(
 async def masked_records(store: Store, backlog: Backlog) -> AsyncIterator[Trajectory]:
     """Yield the masked records, without those whose place in their group another sample took."""
     async for record in store.records(backlog.committed):
-        if not isinstance(record, DamagedRecord) and record.masked:
-            if backlog.refills.following(record.episode) not in backlog.committed:
-                yield record
+        if isinstance(record, DamagedRecord) or not record.masked:
+            continue
+        if backlog.refills.following(record.episode) not in backlog.committed:
+            yield record
 
 
 async def _graded(record: Trajectory, attempt: Attempt, context: JobContext) -> Trajectory:

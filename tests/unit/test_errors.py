@@ -79,10 +79,8 @@ def test_what_may_pass_while_files_are_read_is_no_lack(
 
 async def test_what_breaks_while_the_others_stop_is_logged_and_does_not_hide_the_first() -> None:
     async def unreachable() -> None:
-        try:
-            raise OSError(errno.ECONNREFUSED, "refused")
-        except OSError as error:
-            raise UnreachableError("no cluster", why=str(error)) from error
+        cause = OSError(errno.ECONNREFUSED, "refused")
+        raise UnreachableError("no cluster", why=str(cause)) from cause
 
     async def broken_cleanup() -> None:
         try:

@@ -215,7 +215,7 @@ def assert_hold(played: Branched, engine: Player) -> None:
     assert trained == sum(turn.completion_tokens for turn in turns)
     assert trained == engine.sampled
     for request in engine.requests:
-        assert np.array_equal(ids[request.branch][: len(request.input_ids)], request.input_ids)
+        assert ids[request.branch][: len(request.input_ids)].tolist() == request.input_ids.tolist()
 
 
 @dataclass

@@ -43,7 +43,10 @@ def react(*turns: list[object] | str, **options: object) -> Play:
 PLAYS = {
     "A8: a name of a tool that holds `final` ends nothing": Play("general", NOTES, agent=OWN),
     "A8: an exact name does": Play(
-        *("general", NOTES, SUBMITTED, 1),
+        "general",
+        NOTES,
+        SUBMITTED,
+        1,
         agent=OWN,
         options={"terminationTools": ["write_final_notes"]},
     ),
@@ -94,13 +97,16 @@ PLAYS = {
         "react", [LOOK, "Thought: x\nAction: Final Answer: done"]
     ),
     "only the first action of a turn runs": Play(
-        *("react", [["Thought: both.", run("ls"), run("pwd")], ["Thought: Done.", SUBMIT]]),
+        "react",
+        [["Thought: both.", run("ls"), run("pwd")], ["Thought: Done.", SUBMIT]],
         SUBMITTED,
         ran=["ls"],
         answers={1: "one action at a time"},
     ),
     "A12: a call needs reasoning": Play(
-        *("swe", [[run("ls")], ["I look.", run("pwd")], HAND_IN], SUBMITTED),
+        "swe",
+        [[run("ls")], ["I look.", run("pwd")], HAND_IN],
+        SUBMITTED,
         ran=["pwd"],
         answers=UNREASONED,
     ),
@@ -111,7 +117,9 @@ PLAYS = {
         "swe", [["<think></think>", run("ls")], HAND_IN], SUBMITTED, answers=UNREASONED
     ),
     "further calls of a turn are refused": Play(
-        *("swe", [["Both.", run("ls"), run("pwd")], HAND_IN], SUBMITTED),
+        "swe",
+        [["Both.", run("ls"), run("pwd")], HAND_IN],
+        SUBMITTED,
         ran=["ls"],
         answers={1: "one call in each turn"},
     ),
@@ -120,7 +128,10 @@ PLAYS = {
     ),
     **{
         f"{most} thoughts in a row": Play(
-            *("react", ["Thought: hm."], REFUSED, most),
+            "react",
+            ["Thought: hm."],
+            REFUSED,
+            most,
             options={"maxConsecutiveThoughts": most},
             said={"Go on with an action, or a final answer.": most - 1},
         )

@@ -143,7 +143,11 @@ def test_a_tool_nobody_has_is_refused_with_those_there_are() -> None:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    for tools in (["bash", "submit", "bash"], ["bash", ToolUse(use="execute_bash", name="bash")]):
+    cases: list[list[str | ToolUse]] = [
+        ["bash", "submit", "bash"],
+        ["bash", ToolUse(use="execute_bash", name="bash")],
+    ]
+    for tools in cases:
         with pytest.raises(UsageError, match="two tools named bash"):
             toolbox(tools)
 

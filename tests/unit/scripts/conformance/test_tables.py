@@ -11,6 +11,7 @@ import pytest
 
 from rollout_dev import families
 from rollout_dev.conformance import parsers, tokens
+from rollout_dev.conformance.token_rows import OURS
 from rollout_dev.report import Row
 from swe_rollout.spec.tool_format import ToolFormat
 
@@ -85,7 +86,7 @@ def test_the_table_of_tokens_is_markdown_for_people(
     names = ("prefix_breaks", "forged_ids", "conversations_failed", "checks_failed")
     shares = (f"trained_share_{noise}" for noise in ("0", "0_2", "1", "10"))
     figures = dict.fromkeys(names, 0.0) | dict.fromkeys(shares, 1.0) | {"turns": 7.0}
-    row = Row(tokens.OURS, figures, {"tokenizer": "x", "family": "glm"})
+    row = Row(OURS, figures, {"tokenizer": "x", "family": "glm"})
     monkeypatch.setattr(tokens, "rows_of", lambda *_, **__: [row])
 
     assert tokens.main(["--no-peers", "--tokenizer", "x"]) == 0
