@@ -26,12 +26,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, TypeVar
 
-import structlog
-
 from swe_rollout.text.redaction import redact
 from swe_rollout.text.user_code import UserCode, defined_at, said, user_code, was_cancelled
-
-log = structlog.get_logger()
 
 _PROBLEMS_SHOWN = 20
 _Result = TypeVar("_Result")
@@ -338,7 +334,10 @@ def unwrapped() -> Iterator[None]:
         first = first_error(errors)
         _, others = errors.split(lambda error: error is first or isinstance(error, SweRolloutError))
         if others is not None:
-            log.error("failed_while_stopping", exc_info=others)  # noqa: TRY400 - not the caught one
+            # The verbs that should be fast import this module, and log nothing.
+            import structlog  # noqa: PLC0415
+
+            structlog.get_logger().error("failed_while_stopping", exc_info=others)
         raise first from first.__cause__
 
 

@@ -54,7 +54,7 @@ TrainInherited = Annotated[
 ]
 JobFile = Annotated[
     Path | None,
-    option("--output-file", "-O", help="Write the job to this file, and do not run it."),
+    option("--output-file", "-O", help="Write the job here, and do not run it."),
 ]
 
 
