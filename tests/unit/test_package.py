@@ -1,9 +1,11 @@
-"""The public names of the package."""
+"""The public names of the package, and what is installed with it."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,3 +89,15 @@ def test_what_users_see_of_an_object_is_one_line(value: object) -> None:
     assert len(shown) < 200
     assert "SECRET" not in shown
     assert " at 0x" not in shown
+
+
+@pytest.mark.parametrize(
+    "trainer", sorted((ROOT / "requirements/trainers").glob("*.in")), ids=lambda path: path.stem
+)
+def test_the_lock_of_a_trainer_has_all_that_the_package_needs(trainer: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in project["dependencies"]}
+    locked = set(
+        re.findall(r"^([\w.-]+)==", trainer.with_suffix(".txt").read_text("utf-8"), re.MULTILINE)
+    )
+    assert needed - locked == set(), f"scripts/trainers lock {trainer.stem}"
