@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -18,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -27,7 +25,6 @@ from cluster.site import RJ, ROOT, Json, Site, kubectl, small, until
 from cluster.site import job as job_of
 from e2e.command import COMMAND, swe_rollout
 from e2e.records import check
-from rollout_dev.dev_cluster.network import NODE_ADDRESS
 from swe_rollout.sandbox.session.bootstrap import ORPHAN_S
 
 pytestmark = WITH_STORE
@@ -285,85 +282,6 @@ def test_an_image_that_does_not_exist_is_reported_within_seconds_and_masks_the_e
         assert record["failure"]["type"] == "ImageUnavailableError"
         assert record["reward"] is None
         assert job.progress()["failures"] == {"ImageUnavailableError": 1}
-
-
-@pytest.mark.slow
-def test_an_engine_that_is_down_is_waited_for_and_costs_no_attempt(
-    site: Site, tmp_path: Path
-) -> None:
-    with RestartableEngine(tmp_path) as engine:
-        spec: Json = {
-            # The API server rejects loopback addresses: in a pod they would be the pod itself.
-            "policy": {"sglang": {"url": f"http://{NODE_ADDRESS}:{engine.port}", "retries": 0}},
-            # Enough that some are left when the engine is stopped after the first.
-            "samples": 12,
-            "parallelism": 2,
-        }
-        with workers(site, tmp_path, spec, name="silent") as job:
-            job.start(0)
-            job.until_progress(lambda progress: bool(progress["unmet"]), within_s=15)
-            (unmet,) = job.progress()["unmet"]
-            assert (unmet["condition"], unmet["reason"]) == ("ModelReady", "Unreachable")
-            assert job.progress()["episodes"] == {
-                **job.progress()["episodes"],
-                "total": 12,
-                "running": 0,
-            }
-
-            engine.start()
-            until(lambda: len(stored(job)) >= 1, within_s=90, details=job.words)
-            engine.stop()
-            job.until_progress(lambda progress: bool(progress["unmet"]), within_s=30)
-            time.sleep(5)
-            assert job.running[0].poll() is None
-            engine.start()
-
-            assert job.running[0].wait(120) == 0, job.words()
-            records = stored(job).values()
-            assert len(records) == 12
-            assert {record["attempt"] for record in records} == {1}
-            assert {record["failure"] for record in records} == {None}
-            assert job.progress()["unmet"] == []
-
-
-class RestartableEngine:
-    """A scripted engine on its own port that can be stopped and restarted."""
-
-    def __init__(self, log: Path) -> None:
-        with socket.socket() as free:
-            free.bind((NODE_ADDRESS, 0))
-            self.port: int = free.getsockname()[1]
-        self._log = log / "engine.txt"
-        self._process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self.stop()
-
-    def start(self) -> None:
-        """Start it and wait until it responds."""
-        serve = ["engine", "serve-scripted", "--include", f"{PAIR}*", "--scenarios", "gold"]
-        serve += ["--context-tokens", "131072"]
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                [*COMMAND, *serve, f"--host={NODE_ADDRESS}", f"--port={self.port}"],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline().startswith("http://")
-
-    def stop(self) -> None:
-        """Kill it, as a crash would."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.communicate()
-        self._process = None
 
 
 @pytest.mark.slow
