@@ -229,6 +229,12 @@ class InternalError(EpisodeError):
     boundary = Boundary.INTERNAL
 
 
+def is_down(error: BaseException) -> bool:
+    """Whether a service does not respond, or an API server has too many requests to serve this."""
+    is_busy = isinstance(error, ClusterError) and error.retryable
+    return is_busy or isinstance(error, UnreachableError)
+
+
 @asynccontextmanager
 async def boundary(kind: type[EpisodeError], doing: str, *, fix: str = "") -> AsyncIterator[None]:
     """Turn any error that leaves the block into a `kind`, unless it is a SweRolloutError already.

@@ -32,7 +32,7 @@ from rollout_operator.reconcile import (
 )
 from rollout_operator.sightings import Sight, Sightings, Stage
 from rollout_operator.status import is_over, with_failed_round
-from swe_rollout.errors import ClusterError, UnreachableError
+from swe_rollout.errors import ClusterError, is_down
 from swe_rollout.spec.status import RolloutJobStatus, WorkerProgress
 
 log = structlog.get_logger()
@@ -130,7 +130,7 @@ class JobController:
                 return await self._round()
             except Exception as error:
                 # An error caused by one job becomes its condition; other jobs' rounds continue.
-                if not _is_of_cluster(error):
+                if not is_down(error):
                     await self._report(error)
                 raise
 
@@ -266,12 +266,6 @@ class JobController:
         ):
             self._progress[pod.index] = new
         return True
-
-
-def _is_of_cluster(error: Exception) -> bool:
-    """Whether the API server is down or has too many requests."""
-    is_busy = isinstance(error, ClusterError) and error.retryable
-    return is_busy or isinstance(error, UnreachableError)
 
 
 def _created_at(pod: WorkerPod) -> datetime:

@@ -123,13 +123,13 @@ _Program: TypeAlias = Callable[[Sequence[str]], int]
 
 
 def program(
-    *options: _Option, quick: str = "", kubeconfig: bool = False
+    *options: _Option, quick: str = "", kubeconfig: bool = False, shows_logs: bool = False
 ) -> Callable[[_Measure], _Program]:
     """Make a program of a function that returns a report: one that takes arguments and prints.
 
     It returns the exit status; a coroutine leaves the process, because clients may hang in threads.
-    `given.error` ends it like a wrong option. Log events below critical are dropped: expected
-    failures would fill the terminal.
+    `given.error` ends it like a wrong option. Without `shows_logs`, log events below critical are
+    dropped: expected failures would fill the terminal.
     """
 
     def of(measure: _Measure) -> _Program:
@@ -141,7 +141,8 @@ def program(
                 made.add_argument(*names, **settings)
             made.set_defaults(error=made.error)
             given = made.parse_args(arguments)
-            silence_logs()
+            if not shows_logs:
+                silence_logs()
             try:
                 report = measure(given)
             except (ScriptError, SweRolloutError) as error:

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from swe_rollout.errors import SandboxError, TaskError, first_error, gather_all
+from swe_rollout.errors import SandboxError, TaskError, gather_all
 from swe_rollout.sandbox.base import ExecResult, Sandbox
 from swe_rollout.sandbox.delta import Entry, Kind, write
 from swe_rollout.sandbox.repository import Patch
@@ -159,8 +159,8 @@ async def _write_files(sandbox: Sandbox, entries: Iterable[Entry]) -> str:
     try:
         regular = (Kind.FILE, Kind.PROGRAM)
         await gather_all([make(entry) for entry in entries if entry.kind in regular])
-    except* OSError as errors:
-        refusal = f"a file can't be written: {first_error(errors)}"
+    except OSError as error:
+        refusal = f"a file can't be written: {error}"
     return refusal
 
 

@@ -19,13 +19,7 @@ from tenacity.wait import wait_chain, wait_exponential, wait_fixed
 from swe_rollout.engine.base import TokenEngine
 from swe_rollout.engine.chat.base import ChatEngine
 from swe_rollout.engine.errors import UnavailableError
-from swe_rollout.errors import (
-    Boundary,
-    ClusterError,
-    SweRolloutError,
-    UnreachableError,
-    cancel_all,
-)
+from swe_rollout.errors import Boundary, SweRolloutError, UnreachableError, cancel_all, is_down
 from swe_rollout.spec.status import ConditionType, UnmetCondition
 from swe_rollout.types.episode import Failure
 
@@ -103,7 +97,7 @@ class Conditions:
     ) -> _T:
         """Repeat `call` until its service responds; mark the condition unmet meanwhile."""
         retrying = AsyncRetrying(
-            retry=retry_if_exception(_is_down),
+            retry=retry_if_exception(is_down),
             wait=back_off(),
             before_sleep=partial(self._failed, condition),
             reraise=True,
@@ -268,12 +262,6 @@ class StoreMonitor:
             self._failing.discard(kind)
             if not self._failing:
                 self._conditions.clear(ConditionType.STORAGE_READY)
-
-
-def _is_down(error: BaseException) -> bool:
-    """Whether a service is down: an API server that is too busy responds, too."""
-    is_busy = isinstance(error, ClusterError) and error.retryable
-    return is_busy or isinstance(error, UnreachableError)
 
 
 def _no_note(text: str) -> None:

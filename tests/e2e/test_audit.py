@@ -157,3 +157,13 @@ def test_a_job_leaves_out_what_is_in_quarantine_and_says_so(
     assert (
         sum(printed_json(swe_rollout("status", job.uri, "-o", "json"))["quarantined"].values()) == 5
     )
+
+
+def test_a_quarantine_file_of_another_kind_is_refused_by_line(
+    lying: Audited, job_file: Callable[..., Job], tmp_path: Path
+) -> None:
+    shutil.copy(lying.folder / "rows.jsonl", tmp_path / "rows.jsonl")
+    dataset = {"swebench": {"uri": "rows.jsonl"}, "quarantine": "rows.jsonl"}
+    done = swe_rollout("run", str(job_file(scenarios=["gold"], dataset=dataset).path), check=False)
+    assert done.returncode == 2
+    assert "rows.jsonl:6: " in done.stderr

@@ -33,6 +33,9 @@ def reward(given):
 def shares(given, table):
     return table["passed"]
 
+def text(given):
+    return "good"
+
 def leaves(given):
     sys.exit(1)
 
@@ -79,6 +82,23 @@ async def divides(context):
     await context.begin()
     return len(context.turns) / 0
 
+async def spawns(context):
+    plan = await context.spawn("Plan it.")
+    await context.begin()
+    return await context.finish()
+
+async def empties(context):
+    await context.begin([])
+    return await context.finish()
+
+async def returns(context):
+    await context.begin()
+    await context.finish()
+
+async def forgets(context):
+    context.begin()
+    return await context.finish()
+
 async def plans(context):
     await context.begin()
     child = await context.spawn("Plan it.", tools=["bash"], turns=1)
@@ -95,6 +115,10 @@ BROKEN: dict[str, tuple[dict[str, object], list[str]]] = {
     "reward": (
         {"grading": {"reward": [{"use": "mine:reward"}]}},
         ["the reward term mine:reward failed: KeyError: 'passed'", 'return table["passed"]'],
+    ),
+    "reward-of-no-number": (
+        {"grading": {"reward": [{"use": "mine:text"}]}},
+        ["expected a finite number; found 'good'", "def text(given):"],
     ),
     "reward-that-exits": (
         {"grading": {"reward": [{"use": "mine:leaves"}]}},
@@ -123,6 +147,22 @@ BROKEN: dict[str, tuple[dict[str, object], list[str]]] = {
     "agent": (
         {"agent": {"use": "mine:divides"}},
         ["the agent program failed: ZeroDivisionError", "return len(context.turns) / 0"],
+    ),
+    "agent-that-spawns-first": (
+        {"agent": {"use": "mine:spawns"}},
+        ["begin() was not called and awaited before", "await context.begin(), then turn()"],
+    ),
+    "agent-with-an-empty-prompt": (
+        {"agent": {"use": "mine:empties"}},
+        ["an agent begins with a user message", "await context.begin([])"],
+    ),
+    "agent-without-a-reason": (
+        {"agent": {"use": "mine:returns"}},
+        ["returned None instead of a StopReason", "end it with `return await context.finish()`"],
+    ),
+    "agent-that-does-not-wait": (
+        {"agent": {"use": "mine:forgets"}},
+        ["begin() was not called and awaited before", "return await context.finish()"],
     ),
 }
 BEFORE: dict[str, tuple[dict[str, object], list[str]]] = {

@@ -27,7 +27,7 @@ FULL = JobSize(("python-dotenv", "semver", "sqlparse", "tomlkit"), 12)
 QUICK = JobSize(("semver",), 40)
 
 
-@program(quick="a smaller job, under a minute")
+@program(quick="a smaller job, under a minute", shows_logs=True)
 def main(given: Namespace) -> Report:
     """Run the job and count its writes."""
     size = QUICK if given.quick else FULL

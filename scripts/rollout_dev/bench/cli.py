@@ -48,7 +48,11 @@ class Cost:
     cpu_ms: float
 
 
-@program(option("--job", help="a stored job, whose episodes `status` reads"), quick="fewer rounds")
+@program(
+    option("--job", help="a stored job, whose episodes `status` reads"),
+    quick="fewer rounds",
+    shows_logs=True,
+)
 def main(given: Namespace) -> Report:
     """Measure the commands."""
     with tempfile.TemporaryDirectory(prefix="bench-cli-") as folder:

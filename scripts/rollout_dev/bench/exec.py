@@ -192,6 +192,7 @@ QUICK = Size(rounds=5, turns=3, pods=(1, 4), ours=20, theirs=1, busy=20)
     option("--image", default=IMAGE, help="of the pods; needs head and wc"),
     quick="fewer rounds and pods",
     kubeconfig=True,
+    shows_logs=True,
 )
 async def main(given: Namespace) -> Report:
     """Measure all clients."""

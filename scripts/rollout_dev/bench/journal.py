@@ -33,6 +33,7 @@ _POLICIES: Final = ("never", "exact")
     option("--turns", type=int, default=20),
     option("--pause", type=float, default=0.5, help="seconds of the engine per turn"),
     option("--rounds", type=int, default=3),
+    shows_logs=True,
 )
 def main(given: Namespace) -> Report:
     """Run both, and return the time of a turn."""

@@ -34,7 +34,7 @@ GOAL_FRAME_SHARE: Final = 0.05
 """The share of one core spent on frames."""
 
 
-@program(option("--episodes", type=int, default=50_000, help="to count"))
+@program(option("--episodes", type=int, default=50_000, help="to count"), shows_logs=True)
 def main(given: Namespace) -> Report:
     """Measure the view."""
     progress = _progress(given.episodes)

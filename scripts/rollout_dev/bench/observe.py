@@ -43,7 +43,7 @@ class _Nowhere(SpanExporter):
     def shutdown(self) -> None: ...
 
 
-@program(quick="fewer rounds")
+@program(quick="fewer rounds", shows_logs=True)
 def main(given: Namespace) -> Report:
     """Measure all subjects."""
     rounds = 3 if given.quick else 11

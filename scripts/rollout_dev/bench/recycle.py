@@ -31,7 +31,7 @@ _SANDBOXES: Final[Mapping[str, Mapping[str, object]]] = {
 }
 
 
-@program(quick="one task")
+@program(quick="one task", shows_logs=True)
 def main(given: Namespace) -> Report:
     """Run the jobs."""
     with new_place() as place:

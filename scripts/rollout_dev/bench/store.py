@@ -84,6 +84,7 @@ class Used(NamedTuple):
     option("--verb", default="", help="only verbs that begin so"),
     option("--sizes", type=int, nargs="+", help="numbers of episodes"),
     quick="500 and 5,000 episodes",
+    shows_logs=True,
 )
 def main(given: Namespace) -> Report:
     """Fill the stores, and measure each verb."""

@@ -32,7 +32,10 @@ _WINDOW: Final = 40
 """The number of turns whose median time is one figure."""
 
 
-@program(option("--turns", type=int, default=TURNS, help=f"tool turns; {TURNS} by default"))
+@program(
+    option("--turns", type=int, default=TURNS, help=f"tool turns; {TURNS} by default"),
+    shows_logs=True,
+)
 def main(given: Namespace) -> Report:
     """Play both; ours has to play all turns and train every sampled id."""
     return measure(given.turns)

@@ -194,7 +194,7 @@ FULL: Final = Plan((50, 200, 1000), 7, 5, checked_turns=1000)
 QUICK: Final = Plan((50, 200, 1000), 5, 1, checked_turns=200)
 
 
-@program(quick="fewer rounds, under a minute")
+@program(quick="fewer rounds, under a minute", shows_logs=True)
 def main(given: Namespace) -> Report:
     """Run all rounds."""
     plan, work = QUICK if given.quick else FULL, Workload()

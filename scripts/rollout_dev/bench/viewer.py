@@ -30,7 +30,7 @@ _SIZES: Final = (24, EPISODES)
 _READY: Final = "performance.getEntriesByName('ready')[0]?.startTime"
 
 
-@program(option("--job", required=True, help="a stored job"), quick="fewer rounds")
+@program(option("--job", required=True, help="a stored job"), quick="fewer rounds", shows_logs=True)
 def main(given: Namespace) -> Report:
     """Open the page of the job."""
     if (path := find_chromium()) is None:

@@ -70,6 +70,7 @@ class Killed:
     option("--pods", action="store_true", help="on the dev cluster"),
     option("--harness", action="store_true", help="the agent is a program in its pod"),
     option("--workers", type=int, default=1, help="of the job in pods"),
+    shows_logs=True,
 )
 def main(given: Namespace) -> Report:
     """Run both, and compare them."""

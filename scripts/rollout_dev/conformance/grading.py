@@ -156,6 +156,7 @@ def _read(path: Path) -> object:
 @program(
     option("folders", nargs="*", type=Path, metavar="FOLDER"),
     option("--rows", nargs="+", type=Path, metavar="FILE", help="files of rows"),
+    shows_logs=True,
 )
 def main(given: Namespace) -> Report:
     """Judge every log and compare."""

@@ -37,6 +37,7 @@ class ProbeResult:
     option("--probes", action="extend", nargs="+", type=Path, default=[], metavar="FILE"),
     option("--no-peers", action="store_true", help="only ours"),
     option("--verbose", action="store_true", help="print each wrong result"),
+    shows_logs=True,
 )
 def main(given: Namespace) -> Report:
     """Run the probes; all our own results have to be right."""

@@ -175,6 +175,7 @@ class Soak:
     option("--turns", type=int, default=12, help="fewer: the most episodes are reached sooner"),
     option("--every", type=float, default=_EVERY_S, help="seconds between samples"),
     option("--leak", choices=list(Leak), default=Leak.NONE, help="see it found"),
+    shows_logs=True,
 )
 def main(given: Namespace) -> Report:
     """Soak; nothing may grow, and nothing be left."""

@@ -69,6 +69,7 @@ class Outcome:
     option("--seconds", type=int, default=60, help="a template's time; default 60"),
     option("--jobs", type=int, default=os.cpu_count() or 1, help="at the same time"),
     option("--tool-format", help="as in spec.agent.toolFormat; default: detected"),
+    shows_logs=True,
 )
 def main(given: Namespace) -> Report:
     """Check every template; none may be accepted that is not exact."""

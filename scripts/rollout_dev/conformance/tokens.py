@@ -47,6 +47,7 @@ _COUNT_NOTE = (
     option("--families", action="store_true", help="the built-in families as well"),
     option("--no-peers", action="store_true", help="only ours"),
     quick="random parts once, not five times",
+    shows_logs=True,
 )
 def main(given: Namespace) -> Report:
     """Run all checks; all our own rows have to be right."""

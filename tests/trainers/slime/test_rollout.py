@@ -26,7 +26,9 @@ from swe_rollout.training.sample_bounds import FailureRateError  # noqa: E402
 from trainers.tiny_model import TorchModel, save_model  # noqa: E402
 from unit.integrations.rollouts import (  # noqa: E402
     BROKEN,
+    END,
     PARALLEL,
+    RENDERER,
     SUBMIT,
     Policy,
     ask,
@@ -178,6 +180,34 @@ async def test_slimes_samples_pass_the_ratio_test(
     report = check_ratio(rows, forced(models)).require()
     assert report.tokens == policy.sampled > 100
     assert {v for row in rows for v in row.weight_versions or () if v} == {"v1", "v2"}
+
+
+@pytest.mark.parametrize("turns", [12, 2])
+async def test_a_sample_has_the_fields_of_the_recipe_for_slime_s14(
+    tmp_path: Path, models: dict[str, TorchModel], monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Tokens, mask, logprobs, text, counts; a limit is TRUNCATED with a reward, never ABORTED."""
+    policy = policy_of(models)
+    limits = {"turns": turns, "contextTokens": 8192, "maxNewTokens": 512}
+    async with slime_of(tmp_path, policy, monkeypatch, limits=limits) as side:
+        ((sample, *_),) = Buffer(1).get_samples(1)
+        params = dict(PARAMETERS)
+        played = await sglang_rollout.generate_and_rm(side.args, sample, params)
+
+    assert played is sample
+    response = sample.tokens[-sample.response_length :]
+    assert sample.response == RENDERER.decode(response)
+    assert len(sample.loss_mask) == len(sample.rollout_log_probs) == sample.response_length
+    columns = list(zip(response, sample.loss_mask, sample.rollout_log_probs, strict=True))
+    said = "".join(RENDERER.decode([token]) for token, mask, _ in columns if mask)
+    assert said == "".join(text + END for text in WHOLE[:turns])
+    assert {logprob for _, mask, logprob in columns if not mask} == {0.0}
+    is_whole = turns > len(WHOLE)
+    assert sample.status == (Sample.Status.COMPLETED if is_whole else Sample.Status.TRUNCATED)
+    notes = sample.metadata["swe_rollout"]
+    # Two parallel calls, one that is broken, one more, and the submission.
+    assert (notes["turns"], notes["tool_calls"]) == ((4, 5) if is_whole else (2, 3))
+    assert sample.reward == pytest.approx(notes["turns"] / 10)
 
 
 async def test_a_partial_rollout_goes_on_in_the_next_step(

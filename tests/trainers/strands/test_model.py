@@ -25,6 +25,7 @@ from swe_rollout.engine.errors import (
     CallLoss,
     ContextOverflowError,
     EngineLostError,
+    InvalidAnswerError,
     UnavailableError,
 )
 from swe_rollout.errors import UsageError
@@ -32,6 +33,7 @@ from swe_rollout.integrations.strands import (
     HistoryError,
     LoopLimiter,
     MaxToolIterationsReachedError,
+    SGLangClientError,
     SGLangConnectionError,
     SGLangHTTPError,
     SGLangModel,
@@ -87,6 +89,14 @@ async def test_control_tokens_in_results_and_prompts_stay_text() -> None:
     assert scene.engine.requests[0].input_ids.tolist().count(control) == 2  # system, user
     assert scene.engine.requests[1].input_ids.tolist().count(control) == 4  # turn, results
     assert "<|im_end|> here" in scene.engine.prompt(0)
+
+
+async def test_parallel_calls_are_answered_in_the_order_of_the_calls() -> None:
+    """WS1: not in the order of their ids, nor in that in which the tools ended."""
+    scene = Scene([bash("write") + bash("run") + "".join(bash(str(i)) for i in range(9)), "Done."])
+    await scene.run()
+    answers = scene.engine.prompt(1).split("<tool_response>\nok: ")[1:]
+    assert [each.split("\n")[0] for each in answers] == ["write", "run", *"012345678"]
 
 
 async def test_a_call_that_cannot_be_read_is_answered_and_runs_nothing() -> None:
@@ -321,6 +331,12 @@ async def test_a_turn_that_was_half_sampled_is_not_lost() -> None:
         length for sampled, length in scene.model.rollout.segment_info if sampled
     )
     scene.assert_exact()
+
+
+async def test_other_errors_of_the_engine_have_the_names_of_clients() -> None:
+    scene = Scene([InvalidAnswerError("nonsense")])
+    with pytest.raises(SGLangClientError, match="nonsense"):
+        await scene.run()
 
 
 async def test_a_cancelled_agent_ends_its_call() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def renderers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Renderer]:
     return {name: Renderer.load(str(families.write(name, root / name))) for name in FAMILIES}
 
 
-def called(renderer: Renderer, count: int) -> tuple[ToolCall, ...]:
+def called(renderer: Renderer, count: int, start: int = 0) -> tuple[ToolCall, ...]:
     """Calls as a policy of the family would have made them, ids included."""
     ids: dict[str, str] = {
         ToolFormat.KIMI_K2: "functions.bash:{}",
@@ -49,7 +50,7 @@ def called(renderer: Renderer, count: int) -> tuple[ToolCall, ...]:
     written = ids.get(renderer.tool_format, "")
     return tuple(
         ToolCall(CallStatus.OK, "", "bash", {"command": f"ls {n}"}, id=written.format(n))
-        for n in range(count)
+        for n in range(start, start + count)
     )
 
 
@@ -77,6 +78,21 @@ def test_names_and_ids_of_calls_forge_nothing_either(
         delta = renderer.delta(end, [bad], results=["x"], tools=TOOLS)
         plain = ToolCall(CallStatus.UNKNOWN_TOOL, "", "", id="")
         assert delta == renderer.delta(end, [plain], results=["x"], tools=TOOLS)
+
+
+def controls(renderer: Renderer, ids: Sequence[int]) -> list[int]:
+    return [token for token in ids if token in renderer.controls]
+
+
+def test_a_call_is_answered_under_the_id_it_was_given(renderers: dict[str, Renderer]) -> None:
+    kimi, mistral = renderers["kimi_k2"], renderers["mistral"]
+    call = ToolCall(CallStatus.OK, "", "bash", {}, id="functions.bash:17")
+    text = kimi.decode(kimi.delta(kimi.grammar.end_id, [call], results=["r"], tools=TOOLS).ids)
+    assert "## Return of functions.bash:17\nr" in text
+    call = ToolCall(CallStatus.OK, "", "bash", {}, id="abcdefgh9")
+    end = mistral.grammar.end_id
+    text = mistral.decode(mistral.delta(end, [call], results=["r"], tools=TOOLS).ids)
+    assert '"call_id": "abcdefgh9"' in text
 
 
 def test_the_first_prompt_and_a_delta_may_differ_in_opening_the_reasoning(

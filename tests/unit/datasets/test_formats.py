@@ -72,14 +72,16 @@ async def test_every_official_row_loads_and_the_rules_agree_with_what_it_says(
         assert instance.image == projects.image_of(instance.instance_id)
         assert instance.workdir == "/testbed"
         assert instance.rule is Rule.F2P_P2P
-        script = instance.evaluation.script or ""
+        script = instance.evaluation.script
+        assert script is not None
         load_parser(instance.log_parser)
         assert "created_at" in instance.extra
         if is_python:
             assert instance.log_parser == projects.project_of(instance.repo).log_parser
             own = projects.test_command(instance.repo, instance.test_patch)
             (said,) = re.findall(r"Start Test Output'\n(.*?)\n: '>>>>> End", script, re.DOTALL)
-            different += own is None or own.splitlines()[-1].split() != said.split()
+            assert own is not None
+            different += own.splitlines()[-1].split() != said.split()
     # Some rows of astropy add options that only change how the log looks.
     assert different <= sum(each.repo == "astropy/astropy" for each in instances)
 

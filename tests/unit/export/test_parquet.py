@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +45,10 @@ def graded(instance: str, sample: int, status: VerdictStatus) -> Trajectory:
         verdict=verdict,
         reward=Reward((RewardTerm("resolved", float(verdict.resolved)),)),
     )
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 async def test_a_row_holds_the_tokens_as_lists_with_nulls_where_nothing_was_sampled(
@@ -112,6 +117,19 @@ async def test_a_record_without_tokens_is_refused(tmp_path: Path) -> None:
 async def test_a_job_without_episodes_is_an_empty_table(tmp_path: Path) -> None:
     assert await export_parquet(stream(), tmp_path / "x.parquet") == 0
     assert pq.read_table(tmp_path / "x.parquet").column_names == [c.name for c in COLUMNS]
+
+
+async def test_an_export_that_breaks_leaves_the_old_file_and_no_half_one(tmp_path: Path) -> None:
+    async def broken() -> AsyncIterator[Trajectory]:
+        yield PLAIN
+        raise SandboxError("gone")
+
+    out = tmp_path / "x.parquet"
+    await export_parquet(stream(PLAIN), out)
+    with pytest.raises(SandboxError):
+        await export_parquet(broken(), out)
+    assert names(tmp_path) == ["x.parquet"]
+    assert pq.read_table(out).num_rows == 1
 
 
 def branch(index: int, parent: int, *ids: int, sampled: int) -> Branch:

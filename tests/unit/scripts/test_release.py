@@ -1,7 +1,7 @@
 """`scripts/release-check`: what stops a release, and what does not.
 
-Aspects: the version in one place; the changelog of the release; what a wheel and an sdist may have.
-That two builds are the same bytes is a check of the program itself.
+Aspects: the version in one place; the changelog of the release; what a wheel and an sdist may have;
+and that wheel and sdist of this checkout are the same bytes each time.
 """
 
 from __future__ import annotations
@@ -102,3 +102,12 @@ def test_what_git_does_not_know_is_in_no_sdist(tmp_path: Path) -> None:
     [found] = release.sdist_problems(path, {"swe_rollout/a.py"})
 
     assert "runs/demo/record.json" in found
+
+
+def test_two_builds_of_this_checkout_are_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (release._built(ROOT, tmp_path / name) for name in ("first", "second"))
+    assert isinstance(first, tuple)
+    assert isinstance(second, tuple)
+
+    for one, two in zip(first, second, strict=True):
+        assert one.read_bytes() == two.read_bytes()

@@ -218,6 +218,17 @@ async def test_an_observer_hears_of_refusals_and_of_what_takes_long_until_it_suc
 
 
 @pytest.mark.threat(point=19)
+async def test_a_listing_that_breaks_between_pages_is_never_short(
+    serve: Serve,
+) -> None:
+    pages = Pages()
+    with serve(pages):
+        keys = [key async for key in Bucket.open("s3://bucket").keys("p")]
+    assert sorted(keys) == ["p/1", "p/2"]
+    assert pages.broken
+
+
+@pytest.mark.threat(point=19)
 async def test_a_page_that_fails_is_asked_for_again_alone(serve: Serve) -> None:
     memory = Memory()
     memory.objects = {f"/bucket/p/{number:04}": b"" for number in range(2_500)}
@@ -232,6 +243,29 @@ async def test_a_page_that_fails_is_asked_for_again_alone(serve: Serve) -> None:
     assert keys == [f"p/{number:04}" for number in range(2_500)]
     assert len(server.requests) == 4
     assert "start-after=p%2F0999" in server.requests[2].path
+
+
+class Pages:
+    """A listing of two pages, whose second one fails the first time."""
+
+    broken = False
+
+    def __call__(self, request: Request) -> Response:
+        if "continuation-token" not in request.path:
+            return _page("p/1", "<NextContinuationToken>two</NextContinuationToken>")
+        if not self.broken:
+            self.broken = True
+            return error(503, "SlowDown")
+        return _page("p/2", "")
+
+
+def _page(key: str, following: str) -> Response:
+    text = (
+        f"<ListBucketResult>{following}<Contents><Key>{key}</Key><Size>1</Size>"
+        "<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>x</ETag></Contents>"
+        "</ListBucketResult>"
+    )
+    return Response(200, text.encode())
 
 
 @pytest.mark.threat(point=19)

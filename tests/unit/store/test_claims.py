@@ -31,12 +31,20 @@ async def test_of_many_processes_one_gets_a_group(store: Store) -> None:
     assert await claims(store, trainer="t2").claim("a") is not None
 
 
-async def test_of_many_processes_one_gets_a_group_in_object_storage(serve: Serve) -> None:
-    with serve(Memory()):
+@pytest.mark.parametrize("keeps_conditions", [True, False])
+async def test_of_many_processes_one_gets_a_group_in_object_storage(
+    serve: Serve,
+    keeps_conditions: bool,  # noqa: FBT001 - of the test
+) -> None:
+    with serve(Memory(keeps_conditions=keeps_conditions)):
         many = [claims(Store.open("s3://bucket/runs")) for _ in range(6)]
-        got = await asyncio.gather(*(each.claim("a") for each in many))
-        (winner,) = [each for each in got if each is not None]
-        await many[got.index(winner)].finish(winner, ClaimState.TRAINED)
+        if keeps_conditions:
+            got = await asyncio.gather(*(each.claim("a") for each in many))
+            (winner,) = [each for each in got if each is not None]
+            await many[got.index(winner)].finish(winner, ClaimState.TRAINED)
+        else:
+            with pytest.raises(UsageError, match="can't be a store"):
+                await many[0].claim("a")
 
 
 async def test_a_finished_group_is_never_claimed_again(store: Store) -> None:

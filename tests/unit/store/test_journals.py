@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from swe_rollout.errors import UsageError
 from swe_rollout.store import layout
 from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.journals import JournalRef, Journals
@@ -108,3 +109,10 @@ async def test_what_a_killed_process_had_staged_goes_with_the_journal(tmp_path: 
         layout.chunk_key(TWO, 1, 0),
         f"{layout.chunk_key(TWO, 1, 1)}#1",
     }
+
+
+async def test_a_store_without_conditions_is_refused(serve: Serve) -> None:
+    with serve(Memory(keeps_conditions=False)):
+        journals = Journals(Bucket.open("s3://bucket/runs"), "demo")
+        with pytest.raises(UsageError, match="can't be a store"):
+            await journals.create(JournalRef(ONE, 1, 0), 0, b"turn")

@@ -35,6 +35,7 @@ _JOB_S = 420.0
     option("--turns", type=int, default=12),
     option("--parallelism", type=int, default=3),
     option("--pause", type=float, default=0.4, help="seconds of the engine per turn"),
+    shows_logs=True,
 )
 def main(given: Namespace) -> Report:
     """Try the faults; none may cost anything."""

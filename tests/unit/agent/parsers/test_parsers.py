@@ -71,6 +71,21 @@ def test_a_problem_is_a_sentence_the_model_can_act_on() -> None:
     )
 
 
+# Functionary's `<function=` is a token of no vocabulary: there the text itself calls.
+@pytest.mark.parametrize("form", sorted(set(ToolFormat) - {ToolFormat.FUNCTIONARY}))
+def test_a_spelled_out_delimiter_is_no_delimiter_where_a_token_exists(form: ToolFormat) -> None:
+    call = hermes("submit") if form is H else xml("submit")
+
+    assert parse(form, Body(call)) == ()
+
+
+@pytest.mark.parametrize("form", ToolFormat)
+def test_a_list_of_pairs_is_no_call_of_an_agent_without_tools(form: ToolFormat) -> None:
+    words = SampledText("The pairs are [(1, 2), (3, 4)].", ())
+
+    assert parser_for(form).parse(words, tools=(), reasoning=Reasoning()) == ()
+
+
 def test_a_spelled_out_closer_does_not_close_a_broken_call() -> None:
     (call,) = parse(H, '<tool_call>\n{"name": ', Body("</tool_call>"), " x\n</tool_call>")
 
@@ -101,13 +116,6 @@ def test_text_counts_where_the_vocabulary_has_no_such_token() -> None:
 
     (call,) = parser_for(H).parse(plain, tools=TOOLS, reasoning=Reasoning())
     assert (call.status, call.name) == (OK, "submit")
-
-
-@pytest.mark.parametrize("form", ToolFormat)
-def test_a_list_of_pairs_is_no_call_of_an_agent_without_tools(form: ToolFormat) -> None:
-    words = SampledText("The pairs are [(1, 2), (3, 4)].", ())
-
-    assert parser_for(form).parse(words, tools=(), reasoning=Reasoning()) == ()
 
 
 def test_offsets_of_control_tokens_hold_where_characters_are_spread_over_ids() -> None:

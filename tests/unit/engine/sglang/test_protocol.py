@@ -136,7 +136,10 @@ def test_a_call_aborted_in_the_queue_has_neither_prompt_tokens_nor_tokens() -> N
         (replace(STOPPED, output_token_logprobs=None), "no output_token_logprobs"),
         (replace(STOPPED, completion_tokens=3), "2 logprobs for 3 completion tokens"),
         (replace(STOPPED, output_token_logprobs=[[-1.0, 4, None], [None, 9, None]]), "finite"),
+        (replace(STOPPED, output_token_logprobs=[[-1.0, 10, None], [-1.0, 9, None]]), "vocabulary"),
+        (replace(STOPPED, output_token_logprobs=[[-1.0, -1, None], [-1.0, 9, None]]), "vocabulary"),
         (replace(STOPPED, finish_reason={"type": "tired"}), "unknown finish reason"),
+        (replace(STOPPED, prompt_tokens=2), "read 2 tokens of a prompt of 3"),
     ],
 )
 def test_a_response_that_cannot_be_trained_on_is_an_error(meta: Meta, problem: str) -> None:
@@ -157,19 +160,35 @@ def spans(*bounds: tuple[int, int]) -> list[object]:
 @pytest.mark.parametrize(
     ("meta", "problem"),
     [
+        (replace(STOPPED, output_token_logprobs=sampled(0.5, -1)), "logprob 0.5"),
         (replace(STOPPED, output_token_logprobs=sampled(0.00011, -1)), "logprob 0.00011"),
+        (replace(STOPPED, output_token_logprobs=sampled(-1e30, -1)), "can't have been sampled"),
         (
             replace(STOPPED, output_token_logprobs=sampled(*[-1] * 8), completion_tokens=8),
             "output_token_logprobs has more than 7 items",
         ),
+        (replace(STOPPED, output_token_logprobs=[[-1.0, 9, None]] * 2), "after a stop token"),
+        (
+            replace(
+                STOPPED, finish_reason={"type": "stop"}, output_token_logprobs=[[-1, 4, None]] * 2
+            ),
+            "stop token",
+        ),
+        (Meta({"type": "stop"}, [], 0), "stop token"),
         (Meta({"type": "stop", "matched": []}, [], 0), "stop token"),
         (
             replace(STOPPED, finish_reason={"type": "stop", "matched": "NaN happened"}),
             "NaN happened",
         ),
         (replace(STOPPED, finish_reason={"type": "length", "length": 3}), "length is 3 for 2"),
+        (replace(STOPPED, weight_versions=spans((0, 3))), r"\[0, 3\)"),
+        (replace(STOPPED, weight_versions=spans((0, 1))), "do not cover 2"),
         (replace(STOPPED, weight_versions=spans((1, 2))), "do not cover 2"),
+        (replace(STOPPED, weight_versions=spans((0, 2), (1, 2))), "one after the other"),
+        (replace(STOPPED, weight_versions=spans((0, 2), (0, 2))), "one after the other"),
         (replace(STOPPED, weight_versions=spans((-1, 1), (1, 2))), "Expected `int` >= 0"),
+        (replace(STOPPED, weight_versions=spans((0, 2), (2, 1))), "one after the other"),
+        (replace(STOPPED, weight_version="v" * 300), "length <= 256"),
     ],
 )
 def test_a_response_to_something_else_than_was_asked_is_an_error(meta: Meta, problem: str) -> None:

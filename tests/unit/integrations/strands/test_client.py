@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from swe_rollout.engine.errors import (
+    BadRequestError,
     ContextOverflowError,
     EngineLostError,
+    InvalidAnswerError,
     OversizedResponseError,
+    UnauthorizedError,
     UnavailableError,
 )
-from swe_rollout.errors import EngineError
+from swe_rollout.errors import EngineError, SweRolloutError, UnreachableError
 from swe_rollout.integrations.strands.client import (
     SGLangClient,
     get_client,
@@ -104,16 +107,21 @@ async def test_what_fails_for_good_is_sent_once(
     [
         (ContextOverflowError("full"), SGLangContextLengthError),
         (UnavailableError("full"), SGLangThrottledError),
+        (BadRequestError("bad"), SGLangHTTPError),
+        (UnauthorizedError("key"), SGLangHTTPError),
+        (InvalidAnswerError("no ids"), SGLangDecodingError),
+        (UnreachableError("gone"), SGLangConnectionError),
         (OversizedResponseError("too long"), SGLangDecodingError),
         (EngineLostError("gone"), SGLangConnectionError),
         (EngineError("odd"), SGLangClientError),
     ],
 )
 def test_an_error_that_is_no_response_has_a_name_too(
-    error: EngineError, kind: type[SGLangClientError]
+    error: SweRolloutError, kind: type[SGLangClientError]
 ) -> None:
     """S4."""
     assert type(client_error(error)) is kind
+    assert issubclass(kind, SGLangClientError)
 
 
 async def test_a_call_that_is_given_up_is_ended_on_the_server() -> None:

@@ -16,6 +16,7 @@ sys.modules["strands"] = sys.modules["strands.hooks"] = None
 import swe_rollout.integrations.strands as ours
 print([name for name in ("transformers", "aiohttp") if name in sys.modules])
 ours.SGLangClient, ours.get_client, ours.get_tokenizer, ours.get_tool_parser, ours.Rollout
+ours.SGLangThrottledError
 for name in ("SglangModel", "SGLangModel", "LoopLimiter", "ToolLimiter"):
     try:
         getattr(ours, name)

@@ -1,18 +1,19 @@
-"""What counts as a controller that stands still, and slopes that are no noise."""
+"""What counts as a controller that stands still, turns in flight, and slopes that are no noise."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from unittest.mock import MagicMock, create_autospec
 
 import pytest
 
 from rollout_dev.conformance.attacks import trials
-from rollout_dev.conformance.chaos import faults
-from rollout_dev.conformance.chaos.faults import SCENARIOS, Scenario
+from rollout_dev.conformance.chaos import faults, killed_job
+from rollout_dev.conformance.chaos.faults import KILLS, SCENARIOS, Scenario
 from rollout_dev.conformance.chaos.ground import Ground
 from rollout_dev.conformance.soak import slope
 from rollout_dev.faults.relay import Fault
@@ -49,6 +50,20 @@ async def test_waiting_for_a_core_is_no_standing_still() -> None:
     # As where others have the core: time goes by, and this process uses none of it.
     seen = await _seen(time.sleep, above_s=0.0)
     assert seen.longest_s < 0.4
+
+
+@pytest.mark.parametrize(("harness", "of_a_sandbox"), [(False, 1), (True, 20)])
+def test_what_was_in_flight_depends_on_what_was_killed(*, harness: bool, of_a_sandbox: int) -> None:
+    given = Namespace(parallelism=8, workers=4, turns=20, harness=harness)
+
+    assert killed_job._in_flight(dict.fromkeys(KILLS, 0), given) == 0
+    assert {what: killed_job._in_flight({what: 1}, given) for what in KILLS} == {
+        "worker": 2,
+        "operator": 0,
+        "engine": 8,
+        "sandbox": of_a_sandbox,
+        "API server": 8,
+    }
 
 
 def test_a_line_is_found_exactly_and_what_fills_in_the_beginning_is_no_growth() -> None:

@@ -11,8 +11,6 @@ import pytest
 
 from rollout_dev import families
 from rollout_dev.conformance import parsers, tokens
-from rollout_dev.conformance.token_rows import OURS
-from rollout_dev.report import Row
 from swe_rollout.spec.tool_format import ToolFormat
 
 WRONG = {
@@ -81,18 +79,14 @@ def test_the_table_of_tokens_has_a_row_for_each_tokenizer_that_is_named(
 
 
 def test_the_table_of_tokens_is_markdown_for_people(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = ("prefix_breaks", "forged_ids", "conversations_failed", "checks_failed")
-    shares = (f"trained_share_{noise}" for noise in ("0", "0_2", "1", "10"))
-    figures = dict.fromkeys(names, 0.0) | dict.fromkeys(shares, 1.0) | {"turns": 7.0}
-    row = Row(OURS, figures, {"tokenizer": "x", "family": "glm"})
-    monkeypatch.setattr(tokens, "rows_of", lambda *_, **__: [row])
+    glm = families.write("glm4_7", tmp_path / "glm")
 
-    assert tokens.main(["--no-peers", "--tokenizer", "x"]) == 0
+    assert tokens.main(["--no-peers", "--quick", "--tokenizer", str(glm)]) == 0
 
-    head, line, shown, *_, last = capsys.readouterr().out.splitlines()
+    head, line, row, *_, last = capsys.readouterr().out.splitlines()
     assert head.startswith("| tokenizer | family | subject | prefix_breaks | forged_ids |")
     assert set(line) <= set("|-: ")
-    assert shown == f"| x | glm | swe-rollout | 0 | 0 |{' 100.0 % |' * 4} 7 |"
+    assert row.startswith(f"| {glm} | glm | swe-rollout | 0 | 0 | 100.0 % |")
     assert last == "ok"
