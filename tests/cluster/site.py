@@ -54,14 +54,29 @@ def until(true: Callable[[], bool], *, within_s: float, details: Callable[[], st
     return time.monotonic() - start
 
 
-def until_established(crd: str) -> None:
-    """Wait until a CRD is served. kubectl fails at one that has no conditions yet."""
-    path = "jsonpath={.status.conditions[?(@.type=='Established')].status}"
+def until_served(crd: str) -> None:
+    """Wait until kubectl finds this kind and the API server lists its objects."""
     until(
-        lambda: kubectl("get", "crd", crd, "-o", path, check=False) == "True",
+        lambda: kubectl("get", crd, "-A", "-o", "jsonpath={.kind}", check=False) == "List",
         within_s=60,
         details=lambda: kubectl("get", "crd", crd, "-o", "yaml"),
     )
+
+
+def _until_former_is_gone() -> None:
+    going = "jsonpath={.items[?(@.metadata.deletionTimestamp)].metadata.name}"
+    until(
+        lambda: not {SYSTEM, RJ} & set(kubectl("get", "namespaces,crds", "-o", going).split()),
+        within_s=120,
+        details=lambda: "a former installation is still being deleted",
+    )
+
+
+def install_crd() -> None:
+    """Install this checkout's kind of job alone, once a former one is gone."""
+    _until_former_is_gone()
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "manifests" / "crd"))
+    until_served(RJ)
 
 
 def build_images(*more: str) -> str:
@@ -74,17 +89,12 @@ def build_images(*more: str) -> str:
 
 def install(image: str = "") -> None:
     """Install this checkout's operator as the documentation says, once a former one is gone."""
-    going = "jsonpath={.items[?(@.metadata.deletionTimestamp)].metadata.name}"
-    until(
-        lambda: not {SYSTEM, RJ} & set(kubectl("get", "namespaces,crds", "-o", going).split()),
-        within_s=120,
-        details=lambda: "a former installation is still being deleted",
-    )
+    _until_former_is_gone()
     manifests = swe_rollout("install", *(("--image", image) if image else ())).stdout
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
     deployment = "deployment/swe-rollout-operator"
     kubectl("rollout", "status", deployment, "--namespace", SYSTEM, "--timeout=180s")
-    until_established(RJ)
+    until_served(RJ)
 
 
 def uninstall(*options: str) -> str:

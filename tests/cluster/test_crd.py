@@ -22,7 +22,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from cluster.site import until_established
+from cluster.site import until_served
 from rollout_dev.codegen.crd import GROUP, custom_resource_definition
 from swe_rollout.cli.install import manifests
 from swe_rollout.spec.job import API_VERSION, CRD_NAME
@@ -132,7 +132,7 @@ def place() -> Iterator[Place]:
     definition["spec"]["versions"] = json.loads(text)
     must("create", "namespace", here.namespace)
     must("apply", "--server-side", "-f", "-", text=definition)
-    until_established(here.resource)
+    until_served(here.resource)
     yield here
     must("delete", "crd", here.resource, "--timeout=60s")
     must("delete", "namespace", here.namespace, "--wait=false")

@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from cluster.needs import TIER
-from cluster.site import RJ, ROOT, Json, Site, kubectl, small, until
+from cluster.site import RJ, ROOT, Json, Site, install_crd, kubectl, small, until
 from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_operator.reconcile import COUNTS_INTERVAL_S
 from rollout_operator.resources import POLICY_NAME, access_name
@@ -130,9 +130,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> str:
 def site(image: str) -> Iterator[Site]:
     """Create a namespace for jobs that only our operator manages, whatever is installed."""
     assert image
-    for each in ("crd/rolloutjobs.yaml", "rbac/worker.yaml"):
-        path = str(ROOT / "manifests" / each)
-        kubectl("apply", "--server-side", "--force-conflicts", "--filename", path)
+    install_crd()
+    rights = str(ROOT / "manifests/rbac/worker.yaml")
+    kubectl("apply", "--server-side", "--force-conflicts", "--filename", rights)
     namespace = f"operator-test-{uuid.uuid4().hex[:6]}"
     kubectl("create", "namespace", namespace)
     yield Site(namespace)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import pytest
 
 from cluster.needs import WITH_STORE
-from cluster.site import RJ, ROOT, Json, Site, job, kubectl, until_established
+from cluster.site import RJ, ROOT, Json, Site, install_crd, job, kubectl
 from e2e.command import COMMAND, swe_rollout
 from swe_rollout import open_store
 
@@ -27,8 +27,7 @@ CARRIER = "swe-rollout/busybox:local"
 @pytest.fixture
 def sites() -> Iterator[tuple[Site, Site]]:
     """Create two namespaces, with the CRD installed."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "manifests" / "crd"))
-    until_established(RJ)
+    install_crd()
     found = tuple(Site(f"owner-{each}-{uuid.uuid4().hex[:6]}") for each in "ab")
     for site in found:
         kubectl("create", "namespace", site.namespace)

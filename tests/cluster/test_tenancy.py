@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from cluster.needs import BUSYBOX, CLUSTER
-from cluster.site import RJ, kubectl, until, until_established
+from cluster.site import RJ, install_crd, kubectl, until
 from cluster.tenant import Account, account, tenant
 from pod_templates import ALLOWED, FORBIDDEN, Attempt
 from rollout_dev.access import PAGE, REQUESTS, table, with_table
@@ -122,13 +122,13 @@ def _policies() -> None:
         if each["kind"] != "Deployment"
     ]
     bundle = yaml.safe_dump_all(documents)
+    install_crd()
     apply = ("apply", "--server-side", "--force-conflicts", "--filename", "-")
     until(
         lambda: bool(kubectl(*apply, stdin=bundle, check=False)),
         within_s=30,
         details=lambda: "the manifests can't be applied",
     )
-    until_established(RJ)
 
 
 @pytest.fixture(scope="module")

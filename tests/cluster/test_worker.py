@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from cluster.needs import WITH_STORE
-from cluster.site import RJ, ROOT, Json, Site, kubectl, small, until
+from cluster.site import RJ, ROOT, Json, Site, install_crd, kubectl, small, until
 from cluster.site import job as job_of
 from e2e.command import COMMAND, swe_rollout
 from e2e.records import check
@@ -38,7 +38,7 @@ CARRIER = "swe-rollout/busybox:local"
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """Create a namespace for the module, with the CRD installed."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "manifests" / "crd"))
+    install_crd()
     found = Site(f"worker-test-{uuid.uuid4().hex[:6]}")
     kubectl("create", "namespace", found.namespace)
     yield found
