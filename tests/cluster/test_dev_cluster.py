@@ -29,11 +29,12 @@ import kubernetes.stream
 import kubernetes.utils
 import pytest
 import urllib3
+from obstore.exceptions import AlreadyExistsError
+from obstore.store import S3Store
 
 from checkout import ROOT
 from cluster.second_checkout import copy_checkout, script_environment
 from rollout_dev.dev_cluster.checkout import Checkout
-from rollout_dev.dev_cluster.s3 import Account, request
 
 pytestmark = [
     # The kubernetes client leaves the sockets of its exec calls to the garbage collector.
@@ -367,14 +368,18 @@ def test_the_s3_server_starts_once_and_ends(second_root: Path) -> None:
     exports = dict(
         line.removeprefix("export ").split("=", 1) for line in first.strip().splitlines()
     )
-    account = Account(exports["AWS_ACCESS_KEY_ID"], exports["AWS_SECRET_ACCESS_KEY"])
-    port = int(exports["AWS_ENDPOINT_URL"].rpartition(":")[2])
+    bucket = S3Store(
+        "rollouts",
+        endpoint=exports["AWS_ENDPOINT_URL"],
+        region=exports["AWS_REGION"],
+        access_key_id=exports["AWS_ACCESS_KEY_ID"],
+        secret_access_key=exports["AWS_SECRET_ACCESS_KEY"],
+        client_options={"allow_http": True},
+    )
 
-    def create(body: bytes) -> int:
-        once = {"If-None-Match": "*"}
-        return request(account, port, "PUT", "/rollouts/a b", body=body, headers=once).status
-
-    assert (create(b"first"), create(b"second")) == (200, 412)
+    bucket.put("a b", b"first", mode="create")
+    with pytest.raises(AlreadyExistsError):
+        bucket.put("a b", b"second", mode="create")
     assert succeed(second_root, "dev-s3", "up") == first
     assert succeed(second_root, "dev-s3", "env") == first
     state = second_root / ".dev-s3" / "server.json"
@@ -386,7 +391,7 @@ def test_the_s3_server_starts_once_and_ends(second_root: Path) -> None:
     assert run(second_root, "dev-s3", "status").returncode == 1
     assert "scripts/dev-s3 up" in run(second_root, "dev-s3", "env").stderr
     assert succeed(second_root, "dev-s3", "up") == first
-    assert request(account, port, "GET", "/rollouts/a b").body == b"first"
+    assert bucket.get("a b").bytes().to_bytes() == b"first"
     succeed(second_root, "dev-s3", "down", "--wipe")
 
 
