@@ -39,13 +39,26 @@ class Process:
         stat = _stat(self.pid)
         return stat is not None and int(stat[19]) == self.started and stat[0] != "Z"
 
+    @property
+    def family(self) -> list[Process]:
+        """The process and all that descend from it; empty once it is gone."""
+        # Its pid may be another process's by then.
+        found = [self] if self.alive else []
+        for each in found:  # which grows meanwhile
+            found += filter(None, map(Process.of, children(each.pid)))
+        return found
+
     def end(self, *, patience_seconds: float) -> None:
         """End it by SIGTERM, then by SIGKILL; return when it is gone."""
         self._signal(signal.SIGTERM)
         if not self.wait_gone(patience_seconds):
-            self._signal(signal.SIGKILL)
-            if not self.wait_gone(10):
-                raise ScriptError(f"Process {self.pid} does not end, not even by SIGKILL.")
+            self.kill()
+
+    def kill(self) -> None:
+        """End it by SIGKILL; return when it is gone."""
+        self._signal(signal.SIGKILL)
+        if not self.wait_gone(10):
+            raise ScriptError(f"Process {self.pid} does not end, not even by SIGKILL.")
 
     def wait_gone(self, seconds: float) -> bool:
         """Wait until it is gone; return False after that time."""

@@ -24,6 +24,7 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 
+from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.sglang_cpu import environment, server
 from rollout_dev.sglang_cpu.environment import HERE, MODEL, ROUTER, STATE, UPDATE, VENV
 
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
     options, flags = parser.parse_args(own), arguments[len(own) + 1 :]
     try:
         return COMMANDS[options.command](options.state, flags)
-    except server.ServerError as error:
+    except ScriptError as error:
         print(f"sglang-cpu: {error}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:

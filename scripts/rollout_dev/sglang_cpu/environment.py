@@ -11,7 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rollout_dev.sglang_cpu.server import ServerError, require_disk
+from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.sglang_cpu.server import require_disk
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
@@ -58,9 +59,9 @@ def link_torch() -> None:
 
 
 def require() -> None:
-    """Raise ServerError if the server or the router is not installed."""
+    """Raise ScriptError if the server or the router is not installed."""
     if not (STATE / "installed.txt").exists() or not (STATE / "router.txt").exists():
-        raise ServerError("there is no SGLang here: run `scripts/sglang-cpu setup` first")
+        raise ScriptError("there is no SGLang here: run `scripts/sglang-cpu setup` first")
 
 
 def make_models() -> None:
@@ -135,5 +136,5 @@ def _uv() -> str:
     own = (ROOT / folder / "bin" / "uv" for folder in (".uv", ".venv"))
     found = next((str(path) for path in own if path.exists()), None) or shutil.which("uv")
     if found is None:
-        raise ServerError("uv is missing: pip install uv")
+        raise ScriptError("uv is missing: pip install uv")
     return found

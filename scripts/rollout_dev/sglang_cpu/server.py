@@ -7,12 +7,9 @@ same flags at the same address.
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import signal
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -20,13 +17,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from rollout_dev.dev_cluster.errors import ScriptError
+from rollout_dev.dev_cluster.process import Process, start_detached, tail
+
 READY_S = 900.0
 STOP_S = 20.0
-_LOG_LINES = 15
-
-
-class ServerError(Exception):
-    """The server cannot be started or stopped; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +36,15 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    pid: int
-    started: str
-    """The start time by the kernel's clock: a later process with the same pid is not ours."""
     url: str
     command: list[str]
     ready_path: str
+    pid: int = 0
+    started: str = ""
 
     @property
-    def is_alive(self) -> bool:
-        return _started(self.pid) == self.started
+    def process(self) -> Process:
+        return Process(self.pid, int(self.started or 0))
 
     @property
     def is_ready(self) -> bool:
@@ -68,31 +62,34 @@ def start(server: Server, *, state: Path, env: dict[str, str]) -> str:
     url = f"http://127.0.0.1:{_free_port()}"
     state.mkdir(parents=True, exist_ok=True)
     (state / "log").unlink(missing_ok=True)
-    return _launch(_Record(0, "", url, server.command, server.ready_path), state=state, env=env)
+    return _launch(_Record(url, server.command, server.ready_path), state=state, env=env)
 
 
 def restart(state: Path, *, env: dict[str, str]) -> str:
-    """Restart a killed server at the same address; raises ServerError if it still runs."""
+    """Restart a killed server at the same address; raises ScriptError if it still runs."""
     record = _recorded(state)
     if record is None:
-        raise ServerError(f"no server was ever started in {state}")
-    if record.is_alive:
-        raise ServerError(f"the server still runs at {record.url}")
+        raise ScriptError(f"no server was ever started in {state}")
+    if record.process.alive:
+        raise ScriptError(f"the server still runs at {record.url}")
     return _launch(record, state=state, env=env)
 
 
 def running(state: Path) -> str | None:
     """Return the address of the server if it runs and is ready."""
     record = _recorded(state)
-    return record.url if record is not None and record.is_alive and record.is_ready else None
+    if record is None or not record.process.alive:
+        return None
+    return record.url if record.is_ready else None
 
 
 def kill(state: Path) -> None:
     """Kill the server and its children at once, like a crash; `restart` brings it back."""
     record = _recorded(state)
-    if record is None or not record.is_alive:
-        raise ServerError(f"no server runs in {state}")
-    _end(_tree(record.pid))
+    if record is None or not record.process.alive:
+        raise ScriptError(f"no server runs in {state}")
+    for process in record.process.family:
+        process.kill()
 
 
 def stop(state: Path) -> None:
@@ -100,92 +97,35 @@ def stop(state: Path) -> None:
     record = _recorded(state)
     if record is None:
         return
-    if record.is_alive:
-        # Children may leave the session: read the tree before its root is gone.
-        tree = _tree(record.pid)
-        os.kill(record.pid, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_S
-        while any(process.is_alive for process in tree) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        _end(tree)
+    # Children may leave the session: read the tree before its root is gone.
+    family = record.process.family
+    record.process.end(patience_seconds=STOP_S)
+    for process in family:
+        process.kill()
     (state / "server.json").unlink()
 
 
 def _launch(record: _Record, *, state: Path, env: dict[str, str]) -> str:
     log = state / "log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [*record.command, "--port", record.url.rsplit(":", 1)[1]],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=env,
-            start_new_session=True,
-        )
-    record = replace(record, pid=process.pid, started=_started(process.pid) or "")
+    command = [*record.command, "--port", record.url.rsplit(":", 1)[1]]
+    process = start_detached(command, log, env=env)
+    record = replace(record, pid=process.pid, started=str(process.started))
     (state / "server.json").write_text(json.dumps(asdict(record)))
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise ServerError(f"the server ended with {process.returncode}\n{_tail(log)}")
+        if not process.alive:
+            raise ScriptError("the server ended", why=f"the end of {log}:\n{tail(log)}")
         if record.is_ready:
             return record.url
         time.sleep(0.5)
     stop(state)
-    raise ServerError(f"the server was not ready within {READY_S:g} s\n{_tail(log)}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    pid: int
-    started: str
-
-    @property
-    def is_alive(self) -> bool:
-        return _started(self.pid) == self.started
+    raise ScriptError(f"the server was not ready within {READY_S:g} s", why=tail(log))
 
 
 def _recorded(state: Path) -> _Record | None:
     try:
         return _Record(**json.loads((state / "server.json").read_text()))
     except FileNotFoundError:
-        return None
-
-
-def _end(tree: list[_Process]) -> None:
-    for process in tree:
-        if process.is_alive:
-            os.kill(process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + STOP_S
-    while any(process.is_alive for process in tree) and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
-def _tree(root: int) -> list[_Process]:
-    """Return the process and all its descendants."""
-    parents = {
-        int(folder.name): fields[1]
-        for folder in Path("/proc").iterdir()
-        if folder.name.isdigit() and (fields := _stat(int(folder.name))) is not None
-    }
-    pids, found = [root], [root]
-    while pids:
-        pids = [pid for pid, parent in parents.items() if int(parent) in pids]
-        found += pids
-    return [_Process(pid, start) for pid in found if (start := _started(pid)) is not None]
-
-
-def _started(pid: int) -> str | None:
-    """Return a process's start in clock ticks since boot; None if it is gone or a zombie."""
-    fields = _stat(pid)
-    return None if fields is None or fields[0] == "Z" else fields[19]
-
-
-def _stat(pid: int) -> list[str] | None:
-    """Read `/proc/PID/stat` from the state field on: the name before it may contain anything."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
         return None
 
 
@@ -197,27 +137,22 @@ def _free_port() -> int:
             return port
 
 
-def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-    return "\n".join((f"the end of {log}:", *lines))
-
-
 _GB = 1e9
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def require_disk(folder: Path, gigabytes: float) -> None:
-    """Raise ServerError if the folder's disk has less free space."""
+    """Raise ScriptError if the folder's disk has less free space."""
     free = shutil.disk_usage(folder).free / _GB
     if free < gigabytes:
-        raise ServerError(f"{folder} needs {gigabytes:g} GB of disk; {free:.1f} GB are free")
+        raise ScriptError(f"{folder} needs {gigabytes:g} GB of disk; {free:.1f} GB are free")
 
 
 def require_memory(gigabytes: float) -> None:
-    """Raise ServerError if the machine or the container has less free memory."""
+    """Raise ScriptError if the machine or the container has less free memory."""
     left = min(_of_machine(), _of_container()) / _GB
     if left < gigabytes:
-        raise ServerError(f"a server needs {gigabytes:g} GB of memory; {left:.1f} GB are left")
+        raise ScriptError(f"a server needs {gigabytes:g} GB of memory; {left:.1f} GB are left")
 
 
 def _of_machine() -> float:
