@@ -35,5 +35,5 @@ async def test_an_attack_on_a_local_sandbox_fails(attack: Attack) -> None:
     if attack.name in _COUNTED and not cgroups.find_parents():
         pytest.skip("needs the right to make control groups")
     async with open_scene() as scene:
-        outcome = await scene.run(attack)
-    assert outcome.problem == ""
+        trial = await scene.run(attack)
+    assert trial.held, trial.outcome

@@ -85,9 +85,7 @@ async def _planted(only: str) -> list[Result]:
     results = []
     async with open_scene() as scene:
         for attack in (each for each in LOCAL_ATTACKS if only in each.name):
-            outcome = await scene.run(attack)
-            held = not outcome.problem
-            trial = Trial(outcome.problem or "held", held, outcome.stall_s, outcome.close_s)
+            trial = await scene.run(attack)
             results.append(_said(Result("local", attack.kind, attack.name, trial)))
     return results
 

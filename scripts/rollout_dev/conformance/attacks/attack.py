@@ -41,6 +41,14 @@ class Attack:
     seconds: float = 20.0
     """The command's deadline."""
 
+    def problem(self, output: str) -> str:
+        """Return what the attack achieved, or that it was not tried; empty if everything held."""
+        if breaches := re.findall(r"^BREACH.*$", output, re.MULTILINE):
+            return "; ".join(breaches)[:500]
+        if re.search(self.held, output, re.MULTILINE) is None:
+            return f"not tried: {output[-300:]!r}"
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class DiffAttack:

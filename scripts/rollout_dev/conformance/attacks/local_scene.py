@@ -10,7 +10,6 @@ import asyncio
 import ctypes
 import os
 import platform
-import re
 import secrets
 import socket
 import tempfile
@@ -20,9 +19,10 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from rollout_dev.conformance.attacks.attack import Attack
-from rollout_dev.conformance.attacks.trials import BEAT_S, CALM_S, Stalls
+from rollout_dev.conformance.attacks.trials import BEAT_S, Trial, watched
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.base import Role, Sandbox, SandboxRequest
 from swe_rollout.sandbox.local.images import (
@@ -42,32 +42,6 @@ _CLOSE_S: Final = 15.0
 _ASK_EVERY_S: Final = 0.2
 _ANSWER_S: Final = 10.0
 _KEYRINGS = {"x86_64": (250, 248), "aarch64": (219, 217)}
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How an attack ended."""
-
-    attack: Attack
-    output: str
-    stall_s: float
-    """The longest stall of the controller's event loop."""
-    close_s: float
-    neighbour_ok: bool
-    """Whether commands in another sandbox worked meanwhile."""
-
-    @property
-    def problem(self) -> str:
-        """What the attack achieved; empty if everything held."""
-        if breaches := re.findall(r"^BREACH.*$", self.output, re.MULTILINE):
-            return "; ".join(breaches)[:500]
-        if re.search(self.attack.held, self.output, re.MULTILINE) is None:
-            return f"it did not get as far as trying: {self.output[-300:]!r}"
-        if not self.neighbour_ok:
-            return "another sandbox stood still"
-        if self.stall_s > CALM_S:
-            return f"the controller stood still for {self.stall_s:.1f} s"
-        return "" if self.close_s <= _CLOSE_S else f"ending it took {self.close_s:.1f} s"
 
 
 @asynccontextmanager
@@ -91,14 +65,17 @@ class Scene:
     words: Mapping[str, str]
     _number: int = 0
 
-    async def run(self, attack: Attack) -> Outcome:
+    async def run(self, attack: Attack) -> Trial:
         """Run an attack in a new sandbox, and end the sandbox."""
+        return await watched(self._run(attack))
+
+    async def _run(self, attack: Attack) -> tuple[str, bool]:
         script = attack.script
         for word, value in self.words.items():
             script = script.replace(f"@{word}@", value)
         self._number += 1
-        stalls, neighbour = Stalls(), _Neighbour(self.neighbour)
-        watching = [asyncio.create_task(stalls.watch()), asyncio.create_task(neighbour.watch())]
+        neighbour = _Neighbour(self.neighbour)
+        watching = asyncio.create_task(neighbour.watch())
         sandbox = await self.provider.start(_request(self._number))
         try:
             result = await sandbox.exec(script, timeout_s=attack.seconds)
@@ -109,10 +86,14 @@ class Scene:
         await sandbox.close()
         close_s = time.monotonic() - began
         await asyncio.sleep(BEAT_S)
-        for task in watching:
-            task.cancel()
-        await asyncio.gather(*watching, return_exceptions=True)
-        return Outcome(attack, output, stalls.longest_s, close_s, neighbour.answers)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        problem = attack.problem(output)
+        if not problem and not neighbour.answers:
+            problem = "another sandbox stood still"
+        if not problem and close_s > _CLOSE_S:
+            problem = f"ending it took {close_s:.1f} s"
+        return problem or "held", not problem
 
 
 @dataclass(slots=True)
@@ -136,7 +117,7 @@ def _planted() -> Iterator[dict[str, str]]:
     secret = secrets.token_hex(8)
     with (
         tempfile.TemporaryDirectory(prefix=name) as home,
-        _environment(XDG_CACHE_HOME=home, SWE_ROLLOUT_SECRET=secret),
+        patch.dict(os.environ, XDG_CACHE_HOME=home, SWE_ROLLOUT_SECRET=secret),
         _socket(name),
         _segment() as segment,
         _queue(name),
@@ -169,20 +150,6 @@ def _make_image(secret: str) -> None:
     (folder / "gold.patch").write_text(secret)
     mounts = (Mount("tree", "/testbed", writable=True), Mount("deps", "/opt/deps", writable=False))
     save_image(LocalImage(_IMAGE, mounts, {}), folder)
-
-
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -133,10 +132,8 @@ async def script_trial(site: Site, attack: Attack) -> Trial:
             after = await sandbox.exec("echo well", timeout_s=20.0)
         finally:
             await sandbox.close()
-        if found := re.search(r"^BREACH.*$", output, re.MULTILINE):
-            return found[0][:200], False
-        if re.search(attack.held, output, re.MULTILINE) is None:
-            return f"not tried: {output[-200:]!r}", False
+        if problem := attack.problem(output):
+            return problem, False
         if after.stdout != b"well\n":
             return f"the sandbox then printed {after.stdout[-100:]!r}", False
         return "held", True
