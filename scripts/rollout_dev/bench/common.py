@@ -6,6 +6,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from rollout_dev.dev_cluster.checkout import Checkout
+from rollout_dev.dev_cluster.errors import Progress
+from rollout_dev.dev_cluster.kind import load_images
+from rollout_dev.images import recipe, rootfs
+from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_dev.report import Row
 from swe_rollout.sandbox.local.images import LocalImage, Mount, image_folder, save_image
 
@@ -97,10 +103,11 @@ def repeatedly(work: Callable[[], None], wait_s: Callable[[], float]) -> Iterato
 
 
 LARGE_IMAGE: Final = "bench:1"
+FILE_BYTES: Final = 15_000
 _IN_A_FOLDER: Final = 100
 
 
-def make_large_image(images: Path, *, folders: int, file_bytes: int) -> Path:
+def make_large_image(images: Path, *, folders: int, file_bytes: int = FILE_BYTES) -> Path:
     """Make the image, with 100 files in each folder at `/testbed`; return its tree."""
     folder = image_folder(LARGE_IMAGE, images)
     write_large_tree(folder / "tree", folders=folders, file_bytes=file_bytes)
@@ -108,7 +115,23 @@ def make_large_image(images: Path, *, folders: int, file_bytes: int) -> Path:
     return folder / "tree"
 
 
-def write_large_tree(tree: Path, *, folders: int, file_bytes: int) -> None:
+def load_large_image(
+    name: str, base: str, *, folders: int, change: Callable[[Path], None] = lambda _: None
+) -> None:
+    """Put a base image with such a tree at `/testbed`, after a change, onto the cluster's node."""
+    progress, below = Progress(), recipe.base_recipe(base)
+    progress.say("making the tree")
+    with tempfile.TemporaryDirectory(prefix="bench-image-") as home:
+        tree, archive = Path(home, "tree"), Path(home, "image.tar")
+        write_large_tree(tree, folders=folders)
+        change(tree)
+        layer = layer_from_trees({"/testbed": tree}, Path(home, "tree.tar"))
+        config = ImageConfig(workdir="/testbed", cmd=below.cmd)
+        write_archive(name, [rootfs.layer(below, progress), layer], config, archive)
+        load_images(Checkout.here(), [archive], progress)
+
+
+def write_large_tree(tree: Path, *, folders: int, file_bytes: int = FILE_BYTES) -> None:
     """Write 100 files of random bytes into each folder of a tree."""
     for number in range(folders):
         part = tree / f"part{number}"

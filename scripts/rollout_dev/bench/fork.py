@@ -23,15 +23,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from rollout_dev.bench.common import LARGE_IMAGE, Times, make_large_image, rounds, write_large_tree
+from rollout_dev.bench.common import LARGE_IMAGE, Times, load_large_image, make_large_image, rounds
 from rollout_dev.bench.sandbox_start import until_warm
 from rollout_dev.counting import SUBMIT, Counting, bash
-from rollout_dev.dev_cluster.checkout import Checkout
-from rollout_dev.dev_cluster.errors import Progress
-from rollout_dev.dev_cluster.kind import load_images
 from rollout_dev.exec_clients.base import open_site
-from rollout_dev.images import recipe, rootfs
-from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_dev.report import Report, Row, option, program
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import GenerateRequest
@@ -53,7 +48,6 @@ GOAL_MS: Final = 500.0
 _CHILDREN: Final = 8
 _POD_IMAGE: Final = "swe-rollout/bench-fork:local"
 _FOLDERS: Final = 100
-_FILE_BYTES: Final = 15_000
 _EDIT: Final = (
     "n=0; while [ $n -lt 20 ]; do head -c 50000 /dev/urandom >part$n/file$n.py; n=$((n + 1)); done"
 )
@@ -91,7 +85,9 @@ async def main(given: Namespace) -> Report:
     rounds = 2 if given.quick else 8
     with tempfile.TemporaryDirectory(prefix="bench-fork-") as home:
         if given.pods:
-            await asyncio.to_thread(_load_image, Path(home))
+            await asyncio.to_thread(
+                load_large_image, _POD_IMAGE, "base", folders=_FOLDERS, change=_make_repository
+            )
         os.environ["XDG_CACHE_HOME"] = home
         if given.pods:
             return await _measure_pods(Path(home), given.kubeconfig, rounds)
@@ -100,9 +96,7 @@ async def main(given: Namespace) -> Report:
 
 async def _measure_local(home: Path, rounds: int) -> Report:
     sys.stderr.write("making the tree\n")
-    tree = await asyncio.to_thread(
-        make_large_image, home / "images", folders=_FOLDERS, file_bytes=_FILE_BYTES
-    )
+    tree = await asyncio.to_thread(make_large_image, home / "images", folders=_FOLDERS)
     _make_repository(tree)
     local = {"images": f"{home}/images", "isolation": "bubblewrap"}
     return await _measure(home, {"local": local}, LARGE_IMAGE, rounds)
@@ -116,20 +110,6 @@ async def _measure_pods(home: Path, kubeconfig: str | None, rounds: int) -> Repo
             "warm": {"cap": _CHILDREN, "perImage": _CHILDREN},
         }
         return await _measure(home, {"pod": pod}, _POD_IMAGE, rounds)
-
-
-def _load_image(home: Path) -> None:
-    """Put the base image with the tree onto the dev cluster's node."""
-    progress = Progress()
-    base = recipe.base_recipe("base")
-    tree, archive = home / "tree", home / "image.tar"
-    progress.say("making the tree")
-    write_large_tree(tree, folders=_FOLDERS, file_bytes=_FILE_BYTES)
-    _make_repository(tree)
-    layer = layer_from_trees({"/testbed": tree}, home / "tree.tar")
-    config = ImageConfig(workdir="/testbed", cmd=base.cmd)
-    write_archive(_POD_IMAGE, [rootfs.layer(base, progress), layer], config, archive)
-    load_images(Checkout.here(), [archive], progress)
 
 
 def _job(home: Path, sandbox: dict[str, object]) -> RolloutJob:

@@ -11,22 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
-from rollout_dev.bench.common import Times, rounds, write_large_tree
+from rollout_dev.bench.common import Times, load_large_image, rounds
 from rollout_dev.bench.sandbox_start import until_warm
 from rollout_dev.conformance.chaos.processes import kill_pod
 from rollout_dev.exec_clients import ours
 from rollout_dev.exec_clients.base import open_site
-from rollout_dev.images.archive import ImageConfig, layer_from_trees, write_archive
 from rollout_dev.report import Report, program
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.pods.provider import PodProvider
@@ -39,23 +33,17 @@ WARM: Final = "loss to next command, warm pods"
 GOAL_S: Final = 3.0
 _IMAGE: Final = "swe-rollout/bench-large:local"
 _FOLDERS: Final = 200
-_FILE_BYTES: Final = 15_000
 _EDIT: Final = (
     "n=0; while [ $n -lt 20 ]; do head -c 50000 /dev/urandom >/testbed/part$n/file$n.py; "
     "n=$((n + 1)); done"
 )
 _SETTLE_S: Final = 1.0
-_SCRIPTS: Final = Path(__file__).parents[2]
-_APPLETS: Final = (
-    *("[", "cat", "chmod", "dd", "echo", "env", "head", "kill", "ls", "mkdir", "mv", "printf"),
-    *("rm", "sh", "sleep", "stat", "test", "tr", "true", "uname"),
-)
 
 
 @program(quick="fewer rounds", kubeconfig=True)
 async def main(given: Namespace) -> Report:
     """Load the image, and measure."""
-    await asyncio.to_thread(_load_image)
+    await asyncio.to_thread(load_large_image, _IMAGE, "busybox", folders=_FOLDERS)
     times, count = Times(), 3 if given.quick else 10
     async with open_site(given.kubeconfig, prefix="bench-loss-") as site:
         await ours.without_policy_if_forbidden(site)
@@ -119,25 +107,3 @@ async def _started(provider: PodProvider, numbers: Iterator[int]) -> RunningPod:
     pod.track()
     await pod.exec(["true"])
     return pod
-
-
-def _load_image() -> None:
-    """Load an image of busybox and the files onto the cluster's node."""
-    busybox = shutil.which("busybox")
-    if busybox is None:
-        sys.exit("error: busybox is missing\n  fix   apt-get install busybox-static")
-    with tempfile.TemporaryDirectory(prefix="bench-loss-") as name:
-        root, tree = Path(name, "root"), Path(name, "tree")
-        for folder in ("bin", "tmp", "run", "proc", "sys", "dev", "etc"):
-            (root / folder).mkdir(parents=True)
-        shutil.copy(busybox, root / "bin" / "busybox")
-        for applet in _APPLETS:
-            (root / "bin" / applet).symlink_to("busybox")
-        write_large_tree(tree, folders=_FOLDERS, file_bytes=_FILE_BYTES)
-        layers = [
-            layer_from_trees({"/": root}, Path(name, "root.tar")),
-            layer_from_trees({"/testbed": tree}, Path(name, "tree.tar")),
-        ]
-        archive = Path(name, "image.tar")
-        write_archive(_IMAGE, layers, ImageConfig(), archive)
-        subprocess.run([_SCRIPTS / "dev-cluster", "load-image", archive], check=True)

@@ -38,7 +38,6 @@ CHANGES_TO_FIND: Final = 1.25
 """A separate walk is the least that finds a change: slow machines slow down both."""
 REBUILD_MS: Final = 3000.0
 _FOLDERS: Final = 200
-_FILE_BYTES: Final = 15_000
 _CHILDREN: Final = 8
 _EDIT: Final = (
     "touch /tmp/mark; sleep 0.02; n=0; while [ $n -lt 20 ]; do "
@@ -63,7 +62,7 @@ def main(given: Namespace) -> Report:
     with tempfile.TemporaryDirectory(prefix="bench-snapshot-") as home:
         os.environ["XDG_CACHE_HOME"] = home
         images = Path(home, "images")
-        make_large_image(images, folders=_FOLDERS, file_bytes=_FILE_BYTES)
+        make_large_image(images, folders=_FOLDERS)
         return _report(asyncio.run(_measure(images, 4 if given.quick else 15)))
 
 
