@@ -11,13 +11,16 @@ import gc
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import yaml
+import zstandard
 from tokenizers import Tokenizer
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
@@ -112,6 +115,24 @@ def write_job(
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump(job, sort_keys=False))
     return path
+
+
+def run_command(job: Path, module: str = "swe_rollout.cli.main") -> list[str]:
+    """Return the command that runs the job; its environment needs `VARIABLES`."""
+    return [sys.executable, "-m", module, "run", str(job)]
+
+
+VARIABLES: Final = {"PYTHONPATH": str(Path(__file__).parents[1])}
+"""The policy is found by the path of this checkout."""
+
+
+def records(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the committed records of the job in a folder, by episode."""
+    found = (
+        msgspec.json.decode(zstandard.decompress(path.read_bytes()))
+        for path in folder.glob("store/job/episodes/*/*/trajectory.json.zst")
+    )
+    return {str(record["episode"]): record for record in found}
 
 
 INSIDE: Final = "SOAK_INSIDE"

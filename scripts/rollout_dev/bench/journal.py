@@ -16,15 +16,11 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Final
 
-import msgspec
-import zstandard
-
-from rollout_dev.counting import write_job
+from rollout_dev.counting import VARIABLES, records, run_command, write_job
 from rollout_dev.report import Report, Row, option, program
 
 GOAL: Final = 1.03
 """The most time a turn may take, relative to a turn without a journal."""
-_SCRIPTS: Final = Path(__file__).parents[2]
 _POLICIES: Final = ("never", "exact")
 
 
@@ -70,15 +66,9 @@ def _turn_s(folder: Path, policy: str, given: Namespace) -> float:
         pause_s=given.pause,
         resume=policy,
     )
-    subprocess.run(
-        [sys.executable, "-m", "swe_rollout.cli.main", "run", str(job)],
-        check=True,
-        capture_output=True,
-        env=os.environ | {"PYTHONPATH": str(_SCRIPTS)},
+    env = os.environ | VARIABLES
+    subprocess.run(run_command(job), check=True, capture_output=True, env=env)
+    return statistics.fmean(
+        (record["timing"]["total_s"] - record["timing"]["start_s"]) / len(record["turns"])
+        for record in records(folder).values()
     )
-    found = []
-    for path in folder.glob("store/job/episodes/*/*/trajectory.json.zst"):
-        record = msgspec.json.decode(zstandard.decompress(path.read_bytes()))
-        timing = record["timing"]
-        found.append((timing["total_s"] - timing["start_s"]) / len(record["turns"]))
-    return statistics.fmean(found)

@@ -29,18 +29,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
-
-import msgspec
-import zstandard
 
 from rollout_dev.conformance.chaos import killed_job
 from rollout_dev.conformance.chaos.killed_job import RESUMED, differences, seed_of, wrong_durations
 from rollout_dev.conformance.stepped_clock import INSTALL, LEAST_S, LIBRARY, MODULE, SteppedClock
-from rollout_dev.counting import ASKED, write_job
+from rollout_dev.counting import ASKED, VARIABLES, records, run_command, write_job
 from rollout_dev.report import Report, Row, option, program
-
-_SCRIPTS: Final = Path(__file__).parents[2]
 
 
 @dataclass(slots=True)
@@ -101,7 +95,7 @@ def _measure(folder: Path, given: Namespace) -> Report:
     with nullcontext() if clock is None else clock.jumping():
         killed = _kill(_job(other, given), moments, given.every, clock)
     took_s = time.monotonic() - began
-    expected, found = _records(alone), _records(other)
+    expected, found = records(alone), records(other)
     problems = [*killed.problems, *differences(expected, found, given.turns)]
     problems += wrong_durations(found, took_s)
     sampled = _asked(other)
@@ -140,21 +134,12 @@ def _job(folder: Path, given: Namespace) -> Path:
 
 
 def _start(job: Path, clock: SteppedClock | None = None) -> subprocess.Popen[bytes]:
-    added = {"PYTHONPATH": str(_SCRIPTS), ASKED: str(job.parent / "asked")}
+    added = VARIABLES | {ASKED: str(job.parent / "asked")}
     added |= clock.variables() if clock is not None else {}
+    command = run_command(job) if clock is None else run_command(job, MODULE)
     log = (job.parent / "log").open("ab")
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "swe_rollout.cli.main" if clock is None else MODULE,
-            "run",
-            str(job),
-        ],
-        stdout=log,
-        stderr=log,
-        env=os.environ | added,
-        start_new_session=True,
+        command, stdout=log, stderr=log, env=os.environ | added, start_new_session=True
     )
 
 
@@ -187,14 +172,6 @@ def _kill(
             killed.problems.append(f"a run ended with {run.returncode}")
         sys.stderr.write("\n")
         return killed
-
-
-def _records(folder: Path) -> Mapping[str, dict[str, object]]:
-    found = {}
-    for path in folder.glob("store/job/episodes/*/*/trajectory.json.zst"):
-        record = msgspec.json.decode(zstandard.decompress(path.read_bytes()))
-        found[str(record["episode"])] = record
-    return found
 
 
 def _is_of_another_hour(record: Mapping[str, object]) -> bool:

@@ -25,7 +25,7 @@ from rollout_dev import families
 from rollout_dev.families import FAMILIES
 from rollout_dev.fileless import PrintingSandbox
 from rollout_dev.parser_probes.degenerate import turn_ids, units
-from rollout_dev.report import Report, Row, option, program
+from rollout_dev.report import Report, Row, option, program, table
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.off_loop import settled_heap
 from swe_rollout.agent.parsers import parser_for
@@ -173,9 +173,9 @@ def _line(row: Row) -> str:
 
 
 def _table(rows: Iterable[Row]) -> str:
-    lines = ["| format | turns | p50 | p99 | p100 |", "|---|---|---|---|---|"]
-    for row in rows:
-        cells = [f"{row.figures['turns']:.0f}"]
-        cells += [f"{row.figures[name]:.1f} ms" for name in ("p50_ms", "p99_ms", "p100_ms")]
-        lines.append(f"| {row.subject} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    names = ("p50_ms", "p99_ms", "p100_ms")
+    cells = (
+        (row.subject, f"{row.figures['turns']:.0f}", *(f"{row.figures[n]:.1f} ms" for n in names))
+        for row in rows
+    )
+    return "\n".join(table(("format", "turns", "p50", "p99", "p100"), cells))

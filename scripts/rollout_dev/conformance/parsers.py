@@ -17,7 +17,7 @@ from rollout_dev.dev_cluster.errors import ScriptError
 from rollout_dev.parser_probes.probe_files import load_probes
 from rollout_dev.parser_probes.probes import ParserProbe, run_probe
 from rollout_dev.peers.parsers import PeerParser, absent_peers, agrees, installed_peers
-from rollout_dev.report import Report, Row, option, program
+from rollout_dev.report import Report, Row, option, program, table
 from swe_rollout.errors import SweRolloutError
 from swe_rollout.types.turn import ToolCall
 
@@ -97,8 +97,8 @@ def _report(results: Sequence[ProbeResult], absent: Sequence[Row]) -> Report:
     }
     notes = ("a peer gets the formats that it supports; any report of a wrong call counts",)
     ok = all(result.right for result in ours)
-    table = _table(results, absent)
-    return Report("parsers", (*rows, *absent), ok, ratios, notes, table)
+    text = _table(results, absent)
+    return Report("parsers", (*rows, *absent), ok, ratios, notes, text)
 
 
 def _count(results: Sequence[ProbeResult]) -> Counter[str]:
@@ -110,7 +110,7 @@ def _count(results: Sequence[ProbeResult]) -> Counter[str]:
 def _table(results: Sequence[ProbeResult], absent: Sequence[Row]) -> str:
     subjects = list(dict.fromkeys(result.subject for result in results))
     formats = list(dict.fromkeys(result.probe.tool_format.value for result in results))
-    lines = [f"| format | {' | '.join(subjects)} |", "|---|" + "---|" * len(subjects)]
+    rows = []
     for name in [*formats, "all"]:
         cells = []
         for subject in subjects:
@@ -120,6 +120,6 @@ def _table(results: Sequence[ProbeResult], absent: Sequence[Row]) -> str:
                 if result.subject == subject and name in ("all", result.probe.tool_format.value)
             ]
             cells.append(f"{sum(a.right for a in own)} of {len(own)}" if own else "–")
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += [f"{row.subject}: {row.skipped}" for row in absent]
-    return "\n".join(lines)
+        rows.append((name, *cells))
+    lines = table(("format", *subjects), rows)
+    return "\n".join([*lines, *(f"{row.subject}: {row.skipped}" for row in absent)])

@@ -21,12 +21,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, linear_regression, variance
 from typing import Final
 
 import yaml
 
-from rollout_dev.counting import INSIDE, Leak, write_job
+from rollout_dev.counting import INSIDE, VARIABLES, Leak, run_command, write_job
+from rollout_dev.dev_cluster.process import Process
 from rollout_dev.report import Report, Row, option, program
 from swe_rollout.sandbox.local import cgroups
 from swe_rollout.sandbox.local.leftovers import sandboxes_folder
@@ -43,7 +44,7 @@ def of_process(pid: int) -> dict[str, float]:
         "rss_kib": resident * _PAGE / 1024,
         "descriptors": float(_entries(process / "fd")),
         "threads": float(_entries(process / "task")),
-        "processes": float(len(descendants(pid))),
+        "processes": float(len(found.family) - 1 if (found := Process.of(pid)) else 0),
     }
 
 
@@ -69,19 +70,6 @@ def of_store(folder: Path) -> tuple[int, float]:
         episodes += records
         others += len(files) - records
     return episodes, float(others)
-
-
-def descendants(pid: int) -> list[int]:
-    """Return all descendants of a process."""
-    children: dict[int, list[int]] = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError, IndexError):
-            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(process.name))
-    found = list(children.get(pid, ()))
-    for each in found:
-        found.extend(children.get(each, ()))
-    return found
 
 
 def _groups(pid: int) -> Iterable[Path]:
@@ -133,16 +121,14 @@ def slope(episodes: Sequence[float], counts: Sequence[float]) -> Slope:
         (fmean(xs[at : at + size]), fmean(ys[at : at + size]))
         for at in range(len(xs) - BATCHES * size, len(xs), size)
     ]
-    mean_x, mean_y = fmean(x for x, _ in points), fmean(y for _, y in points)
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    if not spread:
+    at, seen = zip(*points, strict=True)
+    if not (spread := variance(at) * (BATCHES - 1)):
         raise ValueError("no episode was done: run it for longer")
-    value = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
-    rest = sum((y - mean_y - value * (x - mean_x)) ** 2 for x, y in points)
-    return Slope(value, _T * math.sqrt(rest / (BATCHES - 2) / spread), mean_y)
+    line = linear_regression(at, seen)
+    rest = sum((y - line.intercept - line.slope * x) ** 2 for x, y in points)
+    return Slope(line.slope, _T * math.sqrt(rest / (BATCHES - 2) / spread), fmean(seen))
 
 
-_SCRIPTS: Final = Path(__file__).parents[2]
 _MOST_EPISODES: Final = 10_000
 _EVERY_S: Final = 1.0
 _STOP_S: Final = 120.0
@@ -192,11 +178,10 @@ def soak(folder: Path, given: Namespace) -> Soak:
     inside = folder / "inside"
     with (folder / "log").open("wb") as log:
         run = subprocess.Popen(
-            [sys.executable, "-m", "swe_rollout.cli.main", "run", str(job)],
+            run_command(job),
             stdout=log,
             stderr=log,
-            env=os.environ
-            | {"PYTHONPATH": str(_SCRIPTS), "TMPDIR": str(temporary), INSIDE: str(inside)},
+            env=os.environ | VARIABLES | {"TMPDIR": str(temporary), INSIDE: str(inside)},
             start_new_session=True,
         )
         try:
