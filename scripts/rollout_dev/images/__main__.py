@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from rollout_dev.dev_cluster.checkout import Checkout, cache_folder
+from rollout_dev.dev_cluster.checkout import Checkout
 from rollout_dev.dev_cluster.errors import Progress, ScriptError
 from rollout_dev.dev_cluster.kind import load_images
 from rollout_dev.images import program, recipe, release_pairs, rootfs
-from rollout_dev.images.archive import Image, ImageConfig, write_layout, write_tagged_archive
+from rollout_dev.images.archive import Image, ImageConfig, write_layout
 from rollout_dev.images.recipe import Application, Program, Python, Recipe
 
 RELEASE_PAIRS = "release-pairs"
@@ -37,7 +37,7 @@ def main() -> int:
         if arguments.oci is not None:
             _write_layouts(recipes, arguments.oci, progress)
             return 0
-        archives = [_archive(one, progress) for one in recipes]
+        archives = [program.archive(one.name, _image(one, progress), progress) for one in recipes]
         if RELEASE_PAIRS in chosen:
             base = recipe.base_recipe("base")
             layer = rootfs.layer(base, progress)
@@ -71,24 +71,6 @@ def _image(one: Recipe | Application, progress: Progress) -> Image:
             return program.python_image(one, source, progress)
         case _:
             raise ScriptError(f"{one.name}: nothing builds this kind of image.")
-
-
-def _archive(one: Recipe | Application, progress: Progress) -> Path:
-    """Return the image's docker-archive, built unless cached."""
-    if isinstance(one, Recipe):
-        return _base(one, progress)
-    return program.archive(one.name, _image(one, progress), progress)
-
-
-def _base(one: Recipe, progress: Progress) -> Path:
-    path = cache_folder() / "images" / f"{one.name}-{one.digest}.tar"
-    if path.exists():
-        progress.say(f"{one.tags[0]}: built already")
-        return path
-    image = _image(one, progress)
-    digest = write_tagged_archive(image.names, image.layers, image.config, path)
-    progress.say(f"{one.tags[0]}: {path.stat().st_size >> 20} MiB, {digest[:19]}")
-    return path
 
 
 if __name__ == "__main__":

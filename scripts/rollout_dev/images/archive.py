@@ -85,19 +85,20 @@ def layer_from_trees(trees: Mapping[str, Path], out: Path) -> Layer:
     return Layer.of(out)
 
 
-def write_archive(name: str, layers: Sequence[Layer], config: ImageConfig, out: Path) -> str:
-    """Write the docker-archive of an image called `name`; return the image's digest."""
-    return write_tagged_archive((name,), layers, config, out)
-
-
-def write_tagged_archive(
-    names: Sequence[str], layers: Sequence[Layer], config: ImageConfig, out: Path
+def write_archive(
+    names: str | Sequence[str], layers: Sequence[Layer], config: ImageConfig, out: Path
 ) -> str:
-    """Write the docker-archive of an image with several names; return the image's digest."""
+    """Write the docker-archive of an image with these names; return the image's digest."""
     body = config_json(layers, config)
     digest = hashlib.sha256(body).hexdigest()
     files = [f"{layer.diff_id.removeprefix('sha256:')}.tar" for layer in layers]
-    manifest = [{"Config": f"{digest}.json", "RepoTags": list(names), "Layers": files}]
+    manifest = [
+        {
+            "Config": f"{digest}.json",
+            "RepoTags": [names] if isinstance(names, str) else list(names),
+            "Layers": files,
+        }
+    ]
     with _replacing(out) as file, _tar(file) as tar:
         # Put it first, so that a reader finds it without scanning the layers.
         _add_bytes(tar, "manifest.json", json.dumps(manifest).encode())

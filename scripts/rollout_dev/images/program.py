@@ -23,7 +23,7 @@ from rollout_dev.images.archive import (
     ImageConfig,
     Layer,
     layer_from_trees,
-    write_tagged_archive,
+    write_archive,
 )
 from rollout_dev.images.recipe import Application, Python, project
 from swe_rollout.datasets import release_pairs
@@ -69,7 +69,7 @@ def archive(name: str, made: Image, progress: Progress) -> Path:
     if path.exists():
         progress.say(f"{made.names[0]}: built already")
     else:
-        write_tagged_archive(made.names, made.layers, made.config, path)
+        write_archive(made.names, made.layers, made.config, path)
         progress.say(f"{made.names[0]}: {path.stat().st_size >> 20} MiB")
     remove_older(path, f"{name}-{'?' * len(digest)}.tar")
     return path
