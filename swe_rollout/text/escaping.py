@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import html
 import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _ANSI_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(
@@ -33,6 +38,22 @@ def one_line(text: str, *, limit: int = 200) -> str:
 def escaped(text: str) -> str:
     """Return `printable` text for HTML, in element content and in quoted attributes."""
     return html.escape(printable(text), quote=True)
+
+
+@cache
+def templates(package: str) -> Environment:
+    """Return the HTML templates of a package, which show every text as `escaped` does."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - it is slow
+
+    made = Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        finalize=lambda value: printable(value) if isinstance(value, str) else value,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    made.filters["one_line"] = one_line
+    return made
 
 
 def _picture(match: re.Match[str]) -> str:

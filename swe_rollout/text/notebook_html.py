@@ -6,23 +6,15 @@ external resources; colours follow the notebook's theme, light or dark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swe_rollout.text.escaping import escaped, one_line
+from swe_rollout.text.escaping import templates
 
 ROWS: Final = 20
 """Maximum rows of a table to show; the others are only counted."""
-CELL_CHARS: Final = 200
 FOLD_CHARS: Final = 4000
-_LINE: Final = "1px solid rgba(128,128,128,.35)"
-_BOX: Final = (
-    f"border:{_LINE};border-radius:6px;padding:.6em .8em;margin:.3em 0;max-width:60em;"
-    "overflow-x:auto;font-size:.92em;line-height:1.45"
-)
-_CELL: Final = "text-align:left;padding:.1em .9em .1em 0;vertical-align:top"
-_DIM: Final = "opacity:.65"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +27,12 @@ class Table:
     total: int | None = None
     """The number of rows, if `rows` are not all of them."""
 
+    @property
+    def more(self) -> int:
+        """The number of rows that are not shown."""
+        total = len(self.rows) if self.total is None else self.total
+        return total - min(len(self.rows), ROWS)
+
 
 def card(
     title: str,
@@ -44,42 +42,16 @@ def card(
     folds: Mapping[str, str] | None = None,
 ) -> str:
     """Return a card. Empty facts are left out; folds open with a click."""
-    parts = [f'<div style="{_BOX}"><div><b>{_text(title)}</b></div>']
-    shown = {name: value for name, value in facts.items() if value}
-    if shown:
-        rows = ((_cell(name, dim=True), _cell(value)) for name, value in shown.items())
-        parts.append(_rows("".join(row) for row in rows))
-    if table is not None and table.rows:
-        parts.append(_table(table))
-    parts += [_fold(name, text) for name, text in (folds or {}).items() if text]
-    return "".join((*parts, "</div>"))
+    made = templates("swe_rollout.text").get_template("card.html")
+    return made.render(
+        title=title,
+        facts={name: value for name, value in facts.items() if value},
+        table=table,
+        folds={name: _folded(text) for name, text in (folds or {}).items() if text},
+        most_rows=ROWS,
+    )
 
 
-def _table(table: Table) -> str:
-    heads = "".join(f'<th style="{_CELL};{_DIM}">{_text(each)}</th>' for each in table.columns)
-    rows = ("".join(map(_cell, row)) for row in table.rows[:ROWS])
-    total = len(table.rows) if table.total is None else table.total
-    more = total - min(len(table.rows), ROWS)
-    left = f'<div style="{_DIM}">… and {more:,} more</div>' if more > 0 else ""
-    return f'<div style="border-top:{_LINE};margin-top:.4em"></div>{_rows([heads, *rows])}{left}'
-
-
-def _rows(rows: Iterable[str]) -> str:
-    inside = "".join(f'<tr style="background:none">{row}</tr>' for row in rows)
-    return f'<table style="border-collapse:collapse;margin:.2em 0">{inside}</table>'
-
-
-def _cell(value: str, *, dim: bool = False) -> str:
-    style = f"{_CELL};{_DIM};white-space:nowrap" if dim else _CELL
-    return f'<td style="{style}">{_text(value)}</td>'
-
-
-def _fold(name: str, text: str) -> str:
+def _folded(text: str) -> str:
     more = len(text) - FOLD_CHARS
-    shown = text[:FOLD_CHARS] + (f"\n… and {more:,} more characters" if more > 0 else "")
-    body = f'<pre style="white-space:pre-wrap;max-height:24em;overflow:auto">{escaped(shown)}</pre>'
-    return f'<details><summary style="cursor:pointer">{_text(name)}</summary>{body}</details>'
-
-
-def _text(value: str) -> str:
-    return escaped(one_line(value, limit=CELL_CHARS))
+    return text[:FOLD_CHARS] + (f"\n… and {more:,} more characters" if more > 0 else "")

@@ -8,11 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from typing import Final
-
-import jinja2
 
 from swe_rollout.export.files import FileFormat, FolderFormat
 from swe_rollout.export.profile import (
@@ -23,7 +20,7 @@ from swe_rollout.export.profile import (
     summary,
     unaccounted_s,
 )
-from swe_rollout.text.escaping import one_line, printable
+from swe_rollout.text.escaping import one_line, templates
 from swe_rollout.text.formatting import format_duration
 from swe_rollout.types.trajectory import Trajectory
 
@@ -76,21 +73,10 @@ def timeline_picture(trajectory: Trajectory) -> str:
     )
 
 
-@cache
-def _templates() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("swe_rollout.viewer", "assets"),
-        autoescape=True,
-        finalize=lambda value: printable(value) if isinstance(value, str) else value,
-        trim_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-
-
 def _drawn(template: str, trajectory: Trajectory, **more: object) -> str:
     bars = (_bar(event, trajectory) for event in events(trajectory))
     return (
-        _templates()
+        templates("swe_rollout.viewer")
         .get_template(template)
         .render(
             episode=str(trajectory.episode),
