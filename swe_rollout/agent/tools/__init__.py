@@ -44,8 +44,12 @@ class Offered(Tool):
     @property
     def spec(self) -> ToolSpec:
         own = self.tool.spec
-        name, description = self.name or own.name, self.description or own.description
-        return replace(own, name=name, description=description)
+        return replace(
+            own,
+            name=self.name or own.name,
+            description=self.description or own.description,
+            output_bytes=self.output_bytes or own.output_bytes,
+        )
 
     @property
     def acts_outside(self) -> bool:
@@ -60,8 +64,6 @@ class Offered(Tool):
     ) -> Observation:
         if self.timeout_s is not None:
             context = replace(context, timeout_s=min(self.timeout_s, context.remaining_s))
-        if self.output_bytes is not None:
-            context = replace(context, output_bytes=self.output_bytes)
         return await self.tool.run(arguments, sandbox, context)
 
 

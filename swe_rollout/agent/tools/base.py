@@ -72,6 +72,8 @@ class ToolSpec:
     """Whether the policy hands in its work by calling it."""
     schema: Arguments | None = field(default=None, kw_only=True)
     """Replaces `parameters` if arguments are nested or the schema comes from outside."""
+    output_bytes: int | None = field(default=None, kw_only=True)
+    """Limit for one result; by default that of the job."""
 
     @property
     def arguments(self) -> Arguments:
@@ -233,18 +235,19 @@ class Toolbox:
         return self._tools[call.name].spec.ends_episode
 
     async def run(self, call: ToolCall, sandbox: Sandbox, context: ToolContext) -> Observation:
-        """Run a call whose status is ok; the observation records its duration."""
+        """Run a call whose status is ok; the observation fits its limit and has its duration."""
         tool = self._tools.get(call.name)
         if tool is None:
             raise InternalError(f"a call of the unknown tool {call.name} reached the toolbox")
+        context = replace(context, output_bytes=tool.spec.output_bytes or context.output_bytes)
         began = time.monotonic()
         try:
             async with boundary(InternalError, f"the tool {call.name}"):
                 observation = await tool.run(call.arguments, sandbox, context)
         except ToolError as error:
-            observation = bounded(Observation(f"error: {error}"), context)
+            observation = Observation(f"error: {error}")
         took = time.monotonic() - began
-        return replace(observation, text=encodable(observation.text), duration_s=took)
+        return replace(bounded(observation, context), duration_s=took)
 
 
 def encodable(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,17 @@ class Bounds(Tool):
         return Observation(f"{context.timeout_s:g} s, {context.output_bytes} bytes")
 
 
+class Loud(Bounds):
+    """Returns 30,000 bytes, and cuts nothing itself."""
+
+    async def run(self, arguments: object, sandbox: Sandbox, context: ToolContext) -> Observation:
+        del arguments, sandbox, context
+        return Observation("<" + "\0" * 7_499 + ">")
+
+
 BOUNDS = Bounds()
+LOUD = Loud()
+LOUDER = Toolset((ToolUse(use=f"{__name__}:LOUD", output_bytes=20_000),))
 PAIR = Toolset((BOUNDS, "submit", ToolUse(use="bash", name="run")))
 ENDLESS = Toolset((f"{__name__}:BOUNDS", f"{__name__}:ENDLESS"))
 HERE = f"{__name__}:"
@@ -68,6 +79,23 @@ async def test_bounds_of_a_tool_replace_those_of_the_job_but_never_outlast_the_e
     assert await seen(ToolUse(use=use, timeout_seconds=600)) == "600 s, 16384 bytes"
     assert await seen(ToolUse(use=use, timeout_seconds=5, output_bytes=300)) == "5 s, 300 bytes"
     assert await seen(ToolUse(use=use, timeout_seconds=600), remaining_s=7) == "7 s, 16384 bytes"
+
+
+@pytest.mark.parametrize(
+    ("use", "limit"),
+    [
+        (ToolUse(use=HERE + "LOUD"), 16_384),
+        (ToolUse(use=HERE + "LOUD", output_bytes=300), 300),
+        (ToolUse(use=HERE + "LOUD", output_bytes=20_000), 20_000),
+        (ToolUse(use=HERE + "LOUDER", timeout_seconds=9), 20_000),
+    ],
+)
+async def test_a_result_over_its_limit_is_cut_whoever_returns_it(use: ToolUse, limit: int) -> None:
+    shown = await seen(use)
+
+    assert limit - 64 < len(shown.encode()) <= limit
+    assert re.fullmatch(r"<.*bytes omitted.*>", shown, re.DOTALL)
+    assert "\0" not in shown
 
 
 def test_a_toolset_is_its_tools_in_order_with_its_bounds() -> None:
