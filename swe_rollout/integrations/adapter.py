@@ -6,18 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Self, TypeVar
-
-import numpy as np
+from typing import Self, TypeVar
 
 from swe_rollout.engine.base import EngineInfo, GenerateRequest, TokenEngine
 from swe_rollout.errors import EngineError, PrerequisiteError
-from swe_rollout.tokens.replay import RoutedExperts
 from swe_rollout.training.samples import TrainingSample
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 T = TypeVar("T")
 _FINISHED = {
@@ -139,18 +133,6 @@ class Columns:
     def whole(self, column: Sequence[T], fill: T) -> list[T]:
         """Return a column of the response, preceded by `fill` for each token of the prompt."""
         return [*[fill] * len(self.prompt_ids), *column]
-
-    def experts(self, rows: RoutedExperts | None, *, last: bool) -> NDArray[np.int32] | None:
-        """Return the experts of the tokens, zeros if unknown, as `[tokens, layers, topk]`.
-
-        With `last` False, the last token, which was never read, has no row.
-        """
-        if rows is None:
-            return None
-        length = len(self.prompt_ids) + len(self.response_ids) - (not last)
-        known = rows.array()[:length]
-        padding = ((0, length - len(known)), (0, 0), (0, 0))
-        return np.pad(known, padding)
 
 
 def runs(versions: Sequence[str | None]) -> list[str]:

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import secrets
 import sys
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import structlog
 
 from swe_rollout.agent.renderer import Renderer
@@ -29,10 +31,14 @@ from swe_rollout.integrations.adapter import Columns, runs
 from swe_rollout.integrations.parking import RunningEpisode, TokensSoFar
 from swe_rollout.integrations.slime_session import SlimeSession, job_of, open_slime, router_of
 from swe_rollout.launcher.sync import held
+from swe_rollout.tokens.replay import ExpertShape, RoutedExperts
 from swe_rollout.training.groups import Scale, Score, grpo_advantages
 from swe_rollout.training.sample_bounds import FailureRateError
 from swe_rollout.training.samples import SampleStatus, TrainingSample, training_samples
 from swe_rollout.types.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["generate", "has_reward", "reward_post_process"]
 log = structlog.get_logger()
@@ -131,6 +137,7 @@ def _finish(
         log.warning("branches_left_out", episode=main.rollout_id, branches=len(others))
         _say(sample, branches_left_out=len(others))
         others = []
+    recording = slime.session.context.agent.recording
     samples = [sample, *(copy.deepcopy(sample) for _ in others)]
     for each, made in zip(samples, (main, *others), strict=True):
         _fill(
@@ -140,6 +147,9 @@ def _finish(
             renderer=slime.session.renderer,
             reward_key=key or getattr(args, "reward_key", None),
         )
+        if recording and recording.experts:
+            rows = trajectory.samples[made.branch].routed_experts
+            each.rollout_routed_experts = _experts(args, each, rows, recording.experts)
     for position in range(min(masked, sample.response_length)):
         sample.loss_mask[position] = 0
     return samples if others else sample
@@ -245,8 +255,6 @@ def _fill(
     reward = None if failed else made.reward
     sample.reward = {reward_key: reward} if reward_key and reward is not None else reward
     sample.weight_versions = runs(made.weight_versions)
-    experts = trajectory.samples[made.branch].routed_experts
-    sample.rollout_routed_experts = columns.experts(experts, last=False)
     turns = [turn for turn in trajectory.turns if turn.branch == made.branch]
     sample.prefix_cache_info.cached_tokens = sum(turn.cached_tokens for turn in turns)
     sample.prefix_cache_info.total_prompt_tokens = sum(turn.request.length for turn in turns)
@@ -262,6 +270,23 @@ def _fill(
         stop_reason=None if stop is None else stop.value,
         failure=None if failure is None else f"{failure.type}: {failure.message}",
     )
+
+
+def _experts(
+    args: Any, sample: Any, rows: RoutedExperts | None, shape: ExpertShape
+) -> NDArray[np.int32]:
+    """Return the experts of all tokens but the last, which was never read.
+
+    slime replays a batch only if each of its samples has them, failed ones too. Where they are
+    unknown, they are several, as in slime's own padding: it refuses a layer of zeros.
+    """
+    size = (len(sample.tokens) - 1, shape.layers, shape.topk)
+    count = getattr(args, "num_experts", None) or shape.topk
+    experts = np.arange(math.prod(size), dtype=np.int32).reshape(size) % count
+    if rows is not None:
+        known = rows.array()[: len(experts)]
+        experts[: len(known)] = known
+    return experts
 
 
 def _fill_parked(sample: Any, tokens: TokensSoFar, *, ticket: str, renderer: Renderer) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import sys
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +19,6 @@ from swe_rollout.integrations.adapter import (
     needed,
     runs,
 )
-from swe_rollout.tokens.replay import RoutedExperts
 from swe_rollout.training.samples import SampleStatus, TrainingSample
 from swe_rollout.types.turn import FinishReason
 from unit.engine.engine_parts import request
@@ -141,20 +138,6 @@ def test_nothing_sampled_is_lost_and_no_response_is_empty(
     else:
         assert columns.loss_mask == [0]
         assert columns.token_ids == (prompt if len(prompt) > 1 else [9, 9])
-
-
-@pytest.mark.parametrize(("last", "rows"), [(True, 4), (False, 3)])
-def test_experts_are_those_of_the_tokens_that_are_left(*, last: bool, rows: int) -> None:
-    columns = Columns.of(sample([1, 2], [1, 1, 0, 0]), filler=9)
-    for known in (2, 5):
-        table = np.arange(known * 2, dtype=np.uint8).reshape(known, 2, 1)
-        stored = RoutedExperts(known, 2, 1, "uint8", base64.b64encode(table.tobytes()).decode())
-        experts = columns.experts(stored, last=last)
-        assert experts is not None
-        assert experts.shape == (rows, 2, 1)
-        assert (experts[: min(known, rows)] == table[: min(known, rows)]).all()
-        assert not experts[known:].any()
-    assert columns.experts(None, last=last) is None
 
 
 def test_versions_are_told_once_for_each_run() -> None:

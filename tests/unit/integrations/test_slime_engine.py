@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from swe_rollout.engine.scripted.server import ServerOptions, experts_of, make_a
 from swe_rollout.integrations import slime
 from swe_rollout.launcher.sync import let_go
 from swe_rollout.testing.tiny import tokenizer_path
-from swe_rollout.tokens.replay import ExpertShape
+from swe_rollout.tokens.replay import ExpertShape, RoutedExperts
 from swe_rollout.types.turn import FinishReason, Generation, WeightSpan
 from unit.engine.engine_parts import serving
 from unit.integrations.rollouts import END, RENDERER, SUBMIT, bash, encode, write_job
@@ -114,6 +115,7 @@ async def test_a_server_without_routed_experts_is_a_failure_that_names_them(
             use_rollout_routing_replay=True,
             num_layers=SHAPE.layers,
             moe_router_topk=SHAPE.topk,
+            num_experts=4,
             **address,
         )
         sample: Any = Sample(index=1, group_index=0, metadata={"instance_id": "one"})
@@ -121,3 +123,22 @@ async def test_a_server_without_routed_experts_is_a_failure_that_names_them(
 
     assert (sample.status, sample.reward, sample.remove_sample) == (Status.ABORTED, None, True)
     assert "routed experts" in sample.metadata["swe_rollout"]["failure"]
+    # slime asks each sample of a batch for experts, and takes a layer of zeros for a fault.
+    found = sample.rollout_routed_experts
+    assert found.shape == (len(sample.tokens) - 1, SHAPE.layers, SHAPE.topk)
+    assert found.any(axis=(0, 2)).all()
+
+
+@pytest.mark.parametrize("known", [0, 2, 5])
+def test_experts_are_those_known_of_the_tokens_that_are_left(known: int) -> None:
+    sample, shape = Sample(tokens=[1, 2, 3, 4]), ExpertShape(2, 3)
+    table = np.full((known, 2, 3), 3, dtype=np.uint8)
+    stored = RoutedExperts(known, 2, 3, "uint8", base64.b64encode(table.tobytes()).decode())
+
+    found = slime._experts(arguments(num_experts=5), sample, stored if known else None, shape)
+
+    assert found.shape == (3, 2, 3)
+    assert found.dtype == np.int32
+    assert (found[:known] == 3).all()
+    assert {len(set(of)) for row in found[known:] for of in row.tolist()} <= {3}
+    assert found.max(initial=0) < 5
