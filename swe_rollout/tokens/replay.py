@@ -98,7 +98,7 @@ class SamplingMask:
 
 
 class Replay:
-    """Replay data of a log. Append-only."""
+    """Replay data of a log."""
 
     __slots__ = ("_experts", "_kept", "_kept_logprobs", "_offsets", "_prompt_logprobs", "_rows")
 
@@ -138,6 +138,15 @@ class Replay:
             raise InternalError(f"logprobs of input position {start} were returned twice")
         self._prompt_logprobs.extend([math.nan] * gap)
         self._prompt_logprobs.extend(math.nan if value is None else value for value in values)
+
+    def cut(self, tokens: int) -> None:
+        """Forget the data of all tokens after the first `tokens`, of which none was sampled."""
+        if self._rows > tokens:
+            import numpy as np  # noqa: PLC0415
+
+            self._experts = [np.concatenate(self._experts)[:tokens]]
+            self._rows = tokens
+        del self._prompt_logprobs[tokens:]
 
     def routed_experts(self) -> RoutedExperts | None:
         """Return the stored form of all rows, or None if there are none."""

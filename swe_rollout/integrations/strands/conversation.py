@@ -232,7 +232,9 @@ class Conversation:
         earlier, ids = self.log, self.log.ids
         logprobs = earlier.logprobs.tolist()
         self._open, self.log = None, TokenLog()
-        for segment in earlier.segments[:-1]:
+        for segment in earlier.segments:
+            if segment.turn == self.turns:
+                continue
             run = slice(segment.start, segment.end)
             match segment.kind:
                 case SegmentKind.PROMPT:
@@ -248,6 +250,7 @@ class Conversation:
                         sampling=segment.sampling,
                     )
         self.log.replay = earlier.replay
+        self.log.replay.cut(len(self.log))
 
     async def _read(self, opened: _OpenTurn, tools: Sequence[ToolSpec]) -> SaidTurn:
         turn, renderer = opened.builder, self._renderer

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.engine.errors import ContextOverflowError, UnavailableError
 from swe_rollout.errors import UsageError
 from swe_rollout.integrations.strands.config import TurnSampling
@@ -21,8 +24,9 @@ from swe_rollout.integrations.strands.exceptions import HistoryError
 from swe_rollout.integrations.strands.messages import NewMessages
 from swe_rollout.integrations.strands.tools import read_tools
 from swe_rollout.spec.policy import Sampling
-from swe_rollout.tokens.replay import Recording
-from swe_rollout.types.turn import CallStatus, FinishReason, ToolCall
+from swe_rollout.tokens.log import SegmentKind
+from swe_rollout.tokens.replay import ExpertShape, Recording, ReplayRows
+from swe_rollout.types.turn import CallStatus, FinishReason, Generation, ToolCall
 from trainers.strands.policies import Part, SayingEngine, call, renderer
 
 BASH = read_tools(
@@ -110,6 +114,42 @@ async def test_a_turn_that_fails_before_a_token_leaves_no_trace(turns: int) -> N
     said = await talk.say(given_(user("Short")))
     assert said.text == "Done."
     assert "long" not in renderer().decode(talk.log.ids)
+
+
+class Recorded(SayingEngine):
+    """Answers with the replay data of every position it has read: each has its own id's expert."""
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        generation, wanted = await super().generate(request), request.replay
+        assert wanted is not None
+        ids = [*request.input_ids.tolist(), *generation.token_ids]
+        start = wanted.prompt_logprobs_from
+        prompt = [] if start is None else [-float(i) for i in request.input_ids.tolist()[start:]]
+        experts = np.array(ids[wanted.experts_from : -1], np.int32).reshape(-1, 1, 1)
+        return replace(generation, replay=ReplayRows(experts, prompt_logprobs=tuple(prompt)))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_replay_data_of_a_prompt_that_was_taken_back_goes_with_it(turns: int) -> None:
+    aborted = Part("", FinishReason.ABORT)
+    engine = Recorded([*["Yes."] * turns, aborted, FULL, "No.", "Done."])
+    talk = Conversation(engine, renderer(), Recording(ExpertShape(1, 1), prompt_logprobs=True))
+    for index in range(turns):
+        await talk.say(given_(user(f"Prompt {index}")))
+    with pytest.raises(UnavailableError):
+        await talk.say(given_(user("A prompt that is far too long to be taken")))
+    await talk.say(given_(user("Short")))
+    await talk.say(given_(user("Another")))
+
+    experts = talk.log.replay.routed_experts()
+    assert experts is not None
+    assert experts.array().flatten().tolist() == talk.log.ids[:-1]
+    prompt = talk.log.replay.prompt_logprobs(len(talk.log))
+    assert prompt is not None
+    deltas = [each for each in talk.log.segments if each.kind is SegmentKind.DELTA]
+    told = [i for each in deltas for i in range(each.start, each.end)]
+    assert np.flatnonzero(~np.isnan(prompt)).tolist() == told
+    assert prompt[told].tolist() == [-float(talk.log.ids[i]) for i in told]
 
 
 async def test_a_turn_that_was_begun_goes_on_with_what_is_left_of_its_budget() -> None:
