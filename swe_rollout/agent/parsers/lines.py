@@ -41,7 +41,7 @@ _ACTION_NAME = re.compile(r"[ \t]*+([^\n]*+)(?:\n|\Z)")
 _ACTION_INPUT = re.compile(r"\s*+Action Input:[ \t]*+")
 _NEXT = re.compile(r"(?<=\n)(?:Thought|Action|Observation|Final Answer):")
 _ANSWER = re.compile(r"[ \t]*+Final Answer:")
-_OBSERVED = re.compile(r"^Observation:", re.MULTILINE)
+_OBSERVED = "Observation:"
 _PYTHON_NAME = re.compile(r"[ \t]*+([A-Za-z_][\w.]*)\(")
 _PYTHON = re.compile(
     rf"(?P<string>{STRING.pattern})|(?P<open>[(\[{{])|(?P<close>[)\]}}])", re.DOTALL
@@ -55,6 +55,7 @@ _JSON_PIECE = re.compile(
 _BEFORE_JSON = re.compile(r"\s*+(?:```(?:json)?\s*+)?(?=\{)")
 _BEHIND_JSON = re.compile(r"[ \t]*+(?:\n\s*+```|```)?[ \t]*+(?:\n|\Z)")
 _HEADER = re.compile(r"([A-Za-z_][\w.-]{0,63})[ \t]*+\n[ \t\n]*+")
+_MADE_UP = "an observation before it was made up; stop after a call"
 _READ = {CallStatus.OK, CallStatus.UNKNOWN_TOOL, CallStatus.BAD_ARGUMENTS}
 
 
@@ -66,8 +67,6 @@ class _Line:
     """The whole turn."""
     mark: Mark
     tools: Sequence[ToolSpec]
-    before: int
-    """The end of the attempt before it."""
 
     def refused(self, status: CallStatus, problem: str, name: str = "") -> Found:
         """Return an attempt that can't run, up to the end of the turn, with the reason why."""
@@ -87,20 +86,26 @@ class LineParser(ToolCallParser):
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
-        text, pattern = sampled.text, re.compile(rf"^{re.escape(self.mark)}", re.MULTILINE)
-        before = 0
+        text, is_made_up = sampled.text, False
+        marks = f"(?:{re.escape(self.mark)}|{_OBSERVED})"
+        here, at_line = re.compile(marks), re.compile(f"^{marks}", re.MULTILINE)
 
         def begins(at: int) -> Mark | None:
-            first = skip_space(text, at)
-            if text.endswith(reasoning.closer, 0, at) and text.startswith(self.mark, first):
-                return Mark(first, self.mark)
-            found = pattern.search(text, at)
-            return Mark(found.start(), self.mark) if found else None
+            is_behind = text.endswith(reasoning.closer, 0, at)
+            found = here.match(text, skip_space(text, at)) if is_behind else None
+            found = found or at_line.search(text, at)
+            return Mark(found.start(), found[0]) if found else None
 
         def read(mark: Mark) -> Found:
-            nonlocal before
-            found = self.read(_Line(text, mark, tools, before))
-            before = found.end
+            nonlocal is_made_up
+            line = _Line(text, mark, tools)
+            if mark.token == _OBSERVED:
+                # An engine with a stop string would have ended the turn here.
+                is_made_up = True
+                return Found((), mark.end)
+            if is_made_up:
+                return line.refused(CallStatus.MALFORMED, _MADE_UP)
+            found = self.read(line)
             is_whole = self.reads_on or all(call.status in _READ for call in found.calls)
             return found if is_whole else Found(found.calls, len(text))
 
@@ -138,10 +143,7 @@ def _named_action(line: _Line) -> Found:
 
 
 def _any_action(line: _Line) -> Found:
-    """Read an action in either form; a final answer, or text after an invented result, is none."""
-    if _OBSERVED.search(line.text, line.before, line.mark.start):
-        problem = "an observation before it was made up; stop after an action"
-        return line.refused(CallStatus.MALFORMED, problem)
+    """Read an action in either form; a final answer is none."""
     if _ANSWER.match(line.text, line.mark.end):
         return Found((), len(line.text))
     is_python = _PYTHON_NAME.match(line.text, line.mark.end)

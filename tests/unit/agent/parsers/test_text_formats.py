@@ -16,7 +16,7 @@ from swe_rollout.agent.parsers.json_call import call_of_text
 from swe_rollout.agent.prompts import Message, MessageRole
 from swe_rollout.agent.renderer import Renderer
 from swe_rollout.agent.tools.base import Parameter, ParameterType, ToolSpec
-from swe_rollout.spec.tool_format import TextFormat
+from swe_rollout.spec.tool_format import TextFormat, ToolFormat
 from swe_rollout.testing.tiny import tokenizer_path
 from swe_rollout.types.turn import CallStatus, ToolCall
 
@@ -154,9 +154,23 @@ def test_an_action_has_two_forms(action: str) -> None:
     assert found.arguments == {"text": "x", "line": 2}
 
 
-def test_nothing_behind_an_invented_observation_is_run() -> None:
-    text = "Thought: a\nAction: edit(line=1)\nObservation: fine\nThought: b\nAction: submit()"
-    assert statuses(TextFormat.THOUGHT_ACTION, text) == [CallStatus.OK, CallStatus.MALFORMED]
+@pytest.mark.parametrize(
+    ("form", "call"),
+    [
+        (ToolFormat.REACT, 'Action: edit\nAction Input: {"line": 1}'),
+        (TextFormat.THOUGHT_ACTION, "Action: edit(line=1)"),
+        (TextFormat.ACTION_JSON, 'Action: {"name": "edit", "parameters": {"line": 1}}'),
+        (TextFormat.TOOL_CALL_LINE, "TOOL_CALL: edit(line=1)"),
+    ],
+)
+def test_nothing_behind_an_invented_observation_is_run(form: str, call: str) -> None:
+    ok, made_up = CallStatus.OK, CallStatus.MALFORMED
+    draft = "<think>\nObservation: a draft\n</think>"
+
+    assert statuses(form, f"{call}\nObservation: fine\n{call}\n{call}") == [ok, made_up]
+    assert statuses(form, f"{call}\nObservation: fine\n{draft}{call}") == [ok, made_up]
+    assert statuses(form, f"{draft}Observation: fine\n{call}") == [made_up]
+    assert statuses(form, f"{draft}{call}\nThought: a\n{draft}\n{call}\nObservation: b") == [ok, ok]
 
 
 @pytest.mark.parametrize(
