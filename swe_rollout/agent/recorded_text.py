@@ -110,14 +110,14 @@ def _cut_out(sampled: str, form: str, calls: Sequence[ToolCall]) -> str | None:
 
 
 def _without_end(turn: Turn, path: TokenPath | None) -> str:
-    """Return the text without the token that ended the turn, if its family is known."""
-    family = _family(path)
-    if family is None or turn.finish_reason is not FinishReason.STOP:
+    """Return the text without the token that ended the turn, if the record or its family tells."""
+    if path is None or turn.finish_reason is not FinishReason.STOP:
         return turn.text
-    ends = (family.end, *family.other_ends)
-    found = next((end for end in ends if turn.text.endswith(end)), "")
-    return turn.text.removesuffix(found)
+    family = _family(path)
+    ends = path.ends or ((family.end, *family.other_ends) if family else ())
+    found = (end for end in ends if turn.text.endswith(end))
+    return turn.text.removesuffix(max(found, key=len, default=""))
 
 
-def _family(path: TokenPath | None) -> Family | None:
-    return next((each for each in FAMILIES if path and each.name == path.family), None)
+def _family(path: TokenPath) -> Family | None:
+    return next((each for each in FAMILIES if each.name == path.family), None)

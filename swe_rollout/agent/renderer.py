@@ -134,6 +134,7 @@ class Renderer:
             self.tool_format,
             self.fingerprint,
             template_drops_reasoning=self.grammar.drops_reasoning,
+            ends=tuple(map(self._text_of, self.stop_token_ids)),
         )
 
     @property
@@ -280,8 +281,10 @@ class Renderer:
         """Return one turn's ids as text for a parser, without the id that ended the turn."""
         if not ids or ids[-1] not in self.stop_token_ids:
             return self._encoding.sampled(ids)
-        end = self.controls.get(ids[-1]) or self._encoding.decode(ids[-1:])
-        return self._encoding.sampled(ids[:-1], ended_by=end)
+        return self._encoding.sampled(ids[:-1], ended_by=self._text_of(ids[-1]))
+
+    def _text_of(self, token_id: int) -> str:
+        return self.controls.get(token_id) or self._encoding.decode([token_id])
 
 
 _WHERE = (

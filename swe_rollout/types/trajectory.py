@@ -52,6 +52,8 @@ class TokenPath:
     retention: Retention = Retention.ALL
     template_drops_reasoning: bool = False
     """Whether the chat template itself would have dropped reasoning of earlier turns."""
+    ends: tuple[str, ...] = ()
+    """Texts of the tokens at which a turn may end; empty in older records."""
 
 
 @dataclass(frozen=True, slots=True)

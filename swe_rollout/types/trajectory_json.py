@@ -60,6 +60,8 @@ def _leave_out_what_is_not_there(record: dict[str, Any]) -> None:
     for turn in record["turns"]:
         if not turn["message"]:
             del turn["message"]
+    if record["token_path"] is not None and not record["token_path"]["ends"]:
+        del record["token_path"]["ends"]
     if record["verdict"] is not None:
         for name in ("scores", "test_log", "odds", "unproven"):
             if not record["verdict"][name]:

@@ -84,6 +84,14 @@ def test_the_end_of_a_cut_turn_is_text() -> None:
     assert recorded_text(turn("x<|im_end|>"), unknown).sampled == "x<|im_end|>"
 
 
+@pytest.mark.parametrize("family", ["chatml", "derived"])
+@pytest.mark.parametrize("end", ["<|im_end|>", "<|endoftext|>"])
+def test_every_end_that_the_record_names_is_left_out(family: str, end: str) -> None:
+    path = TokenPath(family, "hermes", "", ends=("<|endoftext|>", "<|im_end|>"))
+    found = recorded_text(turn(f"I look.\n{WRITTEN}{end}", (CALL,)), path)
+    assert found == RecordedText(f"I look.\n{WRITTEN}", "I look.")
+
+
 TOOLS = toolbox(["bash", "submit"]).specs
 
 
