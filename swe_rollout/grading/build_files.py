@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NoReturn
 from xml.etree import ElementTree as ET
 
@@ -18,6 +19,11 @@ _JSON: Final = frozenset(
     dependencies devDependencies peerDependencies peerDependenciesMeta optionalDependencies
     bundledDependencies overrides resolutions packageManager engines os cpu
     private publishConfig sideEffects type""".split()
+)
+_COMPOSER: Final = frozenset(
+    """name version description type keywords homepage readme time license authors support funding
+    require require-dev conflict replace provide suggest autoload bin abandoned archive
+    minimum-stability prefer-stable""".split()
 )
 _CARGO: Final = frozenset({"dependencies", "dev-dependencies", "features", "badges", "lints"})
 _CRATE: Final = frozenset(
@@ -52,11 +58,9 @@ def is_build_file(path: str) -> bool:
     return path.rpartition("/")[2] in _RESTS
 
 
-def _of_package_json(text: str) -> object:
+def _of_json(text: str, names: frozenset[str]) -> object:
     found: object = json.loads(text or "{}")
-    if not isinstance(found, dict):
-        return found
-    return {key: value for key, value in found.items() if key not in _JSON}
+    return _without(found, names) if isinstance(found, dict) else found
 
 
 def _of_cargo(text: str) -> object:
@@ -109,7 +113,8 @@ def _of_go(text: str) -> object:
 
 
 _RESTS: Final[Mapping[str, Callable[[str], object]]] = {
-    "package.json": _of_package_json,
+    "package.json": partial(_of_json, names=_JSON),
+    "composer.json": partial(_of_json, names=_COMPOSER),
     "Cargo.toml": _of_cargo,
     "pom.xml": _of_pom,
     "go.mod": _of_go,

@@ -9,29 +9,45 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from functools import cached_property
 from typing import Final
 
-_STEERING: Final = (
-    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc"),
-    *("tox.ini", "tox.toml", "setup.cfg", "setup.py", "pyproject.toml", "noxfile.py"),
-    *(".env", ".envrc", ".gitattributes", "runtests.py", "Makefile", "GNUmakefile"),
-    *("sitecustomize.*", "usercustomize.*", "*.pth", "*.egg-link", "entry_points.txt"),
-    # Test runners and compilers of JavaScript, and of the JVM and Rust.
-    *("jest.config.*", "vitest.config.*", "vitest.workspace.*", ".mocharc.*", "karma.conf.*"),
-    *("ava.config.*", ".taprc", "babel.config.*", ".babelrc", ".babelrc.*", ".swcrc", ".npmrc"),
-    *("junit-platform.properties", "maven.config", "jvm.config", "nextest.toml"),
-    *("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"),
-    *("gradle.properties", "gradle-wrapper.properties", "go.work"),
+RUNNER_FILES: Final[Mapping[str, str]] = {
+    "python_log": "conftest.py pytest.ini .pytest.ini pytest.toml .pytest.toml .coveragerc tox.ini "
+    "tox.toml setup.cfg setup.py pyproject.toml noxfile.py runtests.py .noserc nose.cfg nose2.cfg "
+    "unittest.cfg sitecustomize.* usercustomize.* *.pth *.egg-link entry_points.txt",
+    "native_log": "Makefile makefile GNUmakefile CTestTestfile.cmake CTestCustom.cmake "
+    "CTestConfig.cmake nextest.toml rust-toolchain rust-toolchain.toml go.work",
+    "jvm_log": "junit-platform.properties testng.xml build.xml *.gradle *.gradle.kts "
+    "gradle.properties gradle-wrapper.properties",
+    "node_log": "jest.config.* jest.setup.* jest-preset.* vitest.config.* vitest.setup.* "
+    "vitest.workspace.* vite.config.* .mocharc .mocharc.* mocha.opts karma.conf.* ava.config.* "
+    "jasmine.json jasmine.mjs .taprc .nycrc .nycrc.* nyc.config.* .c8rc .c8rc.* babel.config.* "
+    ".babelrc .babelrc.* .swcrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pnp.cjs "
+    ".pnp.loader.mjs bunfig.toml",
+    "script_log": ".rspec .rspec-local spec_helper.rb rails_helper.rb test_helper.rb .simplecov "
+    "Rakefile Rakefile.rb rakefile rakefile.rb *.rake Gemfile gems.rb *.gemspec cucumber.yml "
+    "cucumber.yaml .test-unit.yml test-unit.yml phpunit.xml phpunit.xml.dist phpunit.dist.xml "
+    "Pest.php",
+    "browser_log": "playwright.config.* cypress.config.* testem.* web-test-runner.config.* "
+    "gulpfile.* Gruntfile.* Jakefile Jakefile.*",
+    "reports": ".env .envrc .gitattributes",
+}
+"""Names of the files that steer how tests run, by the family of parsers that reads their logs;
+those of the last can steer any runner."""
+_STEERING: Final = re.compile("|".join(map(translate, " ".join(RUNNER_FILES.values()).split())))
+_STEERING_PATHS: Final = re.compile(
+    r"(?:.*/)?(?:\.cargo/config(?:\.toml)?|(?:\.mvn|\.bundle|buildSrc)/.*"
+    r"|META-INF/services/org\.(?:junit|testng)\..*|minitest/[^/]*_plugin\.rb)"
+    r"|(?:(?!src/)[^/]+/)*build\.rs"
 )
-_CARGO: Final = re.compile(r"(?:.*/)?\.cargo/config(?:\.toml)?|(?:(?!src/)[^/]+/)*build\.rs")
 _COMPILED: Final = ("*.pyc", "*.pyo", "*.so", "*.so.*", "*.pyd", "*.dylib", "*.dll", "*.egg")
-_TESTS: Final = re.compile(r"tests?(?:[_-].*)?")
-_TESTING: Final = "testing"
-"""The name of a folder of tests if none below it is one; packages that help tests have it, too."""
+_TESTS: Final = re.compile(r"tests?(?:[_-].*)?|__tests__")
+_TESTING: Final = re.compile(r"(?:.*/)?(?:testing|specs?)|features")
+"""Folders of tests if none below them is one; elsewhere, a folder of sources has such names."""
 _MODULE: Final = re.compile(r"\.(?:py|[\w-]*\.?so|pyd)$")
 _RUNNERS: Final = frozenset(
     """pytest _pytest py pluggy iniconfig packaging exceptiongroup tomli colorama attr attrs xdist
@@ -102,10 +118,10 @@ class Task:
 
     def _unneeded(self, path: str) -> Undone | None:
         name = path.rpartition("/")[2]
-        steers = any(fnmatchcase(name, pattern) for pattern in _STEERING)
+        steers = bool(_STEERING.match(name) or _STEERING_PATHS.fullmatch(path))
         # Plugins read them beside the tests or above; elsewhere they are a package's data.
         steers = steers or (name.endswith(".env") and path.rpartition("/")[0] in self._above)
-        if steers or _CARGO.fullmatch(path) or path in self._words:
+        if steers or path in self._words:
             return Undone(path, f"edits {path}, which steers how tests run")
         if any(fnmatchcase(name, pattern) for pattern in _COMPILED):
             return Undone(path, f"edits {path}, which is compiled")
@@ -141,7 +157,7 @@ class Task:
             is_named = any(_TESTS.fullmatch(part) for part in parts)
             for depth, part in enumerate(parts, start=1):
                 folder = "/".join(parts[:depth])
-                is_tests = _TESTS.fullmatch(part) if is_named else part == _TESTING
+                is_tests = _TESTS.fullmatch(part) if is_named else _TESTING.fullmatch(folder)
                 if is_tests and not any(gold.startswith(f"{folder}/") for gold in self.gold):
                     found.add(folder)
                     break

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ratios import cpu_ratio
 from swe_rollout.grading.build_files import is_build_file, steers
-from swe_rollout.grading.steering import IMPORTED, Task
+from swe_rollout.grading.steering import IMPORTED, RUNNER_FILES, Task
+from swe_rollout.types.instance import LOG_PARSER_FAMILIES
 
 TASK = Task(
     gold=frozenset({"src/pkg/a.py", "tox.ini"}),
@@ -44,6 +47,11 @@ def undone(*touched: str, task: Task = TASK) -> list[str]:
         "crates/a/build.rs",
         ".cargo/config.toml",
         "go.work",
+        ".mvn/extensions.xml",
+        "buildSrc/src/main/groovy/a.groovy",
+        "src/main/resources/META-INF/services/org.junit.platform.launcher.TestExecutionListener",
+        "lib/minitest/quiet_plugin.rb",
+        ".bundle/config",
         "bin/check",
         "src/pkg/b.so",
         "src/pkg/b.cpython-311-x86_64-linux-gnu.so",
@@ -71,12 +79,29 @@ def test_what_steers_tests_or_is_compiled_goes_back(path: str) -> None:
             "src/config.toml",
             "testsuite.py",
             "src/pkg/tests.py",
+            "spec/openapi.yaml",
+            "lib/plugin.rb",
+            "src/makefiles.py",
+            "docs/phpunit.xml.md",
+            "src/vite.configure.ts",
         ),
         *("src/pkg/default.env", "lib/production.env"),
     ],
 )
 def test_what_a_fix_may_change_stays(path: str) -> None:
     assert undone(path) == []
+
+
+@pytest.mark.parametrize("family", LOG_PARSER_FAMILIES)
+def test_the_files_of_every_runner_whose_logs_are_read_go_back_and_are_documented(
+    family: str,
+) -> None:
+    """Whoever adds a parser says which files steer its runner."""
+    page = (Path(__file__).parents[3] / "docs/explanation/grading.md").read_text()
+    for name in RUNNER_FILES[family].split():
+        path = f"packages/a/{name.replace('*', 'x.y')}"
+        assert undone(path) == [path]
+        assert f"`{name}`" in page
 
 
 def test_a_package_beside_a_hidden_test_goes_as_a_whole() -> None:
@@ -101,6 +126,11 @@ def test_a_folder_that_holds_the_fix_is_no_folder_of_tests() -> None:
         ("lib/testing/tests/test_a.py", "lib/testing/tests/util.py", ["lib/testing/tests/util.py"]),
         ("testing/test_a.py", "testing/util.py", ["testing/util.py"]),
         ("tests/unit/testing/test_a.py", "tests/util.py", ["tests/util.py"]),
+        ("src/a/__tests__/b.test.js", "src/a/__tests__/setup.js", ["src/a/__tests__/setup.js"]),
+        ("spec/models/a_spec.rb", "spec/support/quiet.rb", ["spec/support/quiet.rb"]),
+        ("features/a.feature", "features/support/env.rb", ["features/support/env.rb"]),
+        ("features/tests/test_a.py", "features/flags.py", []),
+        ("src/features/a/a.test.js", "src/features/a/a.js", []),
     ],
 )
 def test_a_package_that_helps_tests_is_no_folder_of_tests(
@@ -152,6 +182,8 @@ POM = "<project xmlns='http://maven.apache.org/POM/4.0.0'>{}</project>"
         ("package.json", "{}", "[" * 100_000, True),
         ("package.json", "{}", '{"version": 1' + "0" * 10_000 + "}", True),
         ("package.json", "{}", None, True),
+        ("composer.json", "{}", '{"require": {"a": "1"}, "autoload": {}}', False),
+        ("composer.json", "{}", '{"scripts": {"test": "true"}}', True),
         ("Cargo.toml", '[package]\nname = "a"', '[package]\nname = "a"\nversion = "2"', False),
         ("Cargo.toml", "", '[features]\na = []\n[dependencies]\nb = "1"', False),
         ("Cargo.toml", '[package]\nname = "a"', '[package]\nname = "a"\nbuild = "b.rs"', True),
