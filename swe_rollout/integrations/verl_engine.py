@@ -98,14 +98,21 @@ class VerlEngine(TrainerEngine):
         self._prompt_tokens = prompt_tokens
         self._response_tokens = response_tokens
         self._lanes: dict[EpisodeId, VerlLane] = {}
+        self._no_experts: NDArray[np.int32] | None = None
+        """No rows, in the shape of the model; None as long as the servers return no experts."""
 
     def begin(self, episode: EpisodeId) -> VerlLane:
         """Follow an episode until `end`."""
         return self._lanes.setdefault(episode, VerlLane())
 
     def end(self, episode: EpisodeId) -> None:
-        """Stop following an episode."""
-        self._lanes.pop(episode, None)
+        """Stop following an episode.
+
+        If it sampled nothing, it has experts of no token: verl wants those of a whole batch.
+        """
+        lane = self._lanes.pop(episode, None)
+        if lane is not None and self._no_experts is not None:
+            lane.seen.experts.setdefault(0, self._no_experts)
 
     async def generate(self, request: GenerateRequest) -> Generation:
         lane = self.begin(request.episode)
@@ -127,6 +134,7 @@ class VerlEngine(TrainerEngine):
         version = lane.seen.add(output)
         if output.routed_experts is not None:
             _keep_experts(lane.seen, request, output)
+            self._no_experts = lane.seen.experts[request.branch][:0].copy()
         return generation_of(
             request,
             output.token_ids,

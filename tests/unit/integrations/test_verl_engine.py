@@ -141,6 +141,20 @@ async def test_experts_that_are_known_stay() -> None:
         await engine.generate(request(1, 2, 3, 5, 4, 6, turn=2))
 
 
+async def test_an_episode_that_sampled_nothing_has_experts_of_no_token() -> None:
+    engine = engine_of(Output([5], routed_experts=np.full((3, 2, 1), 1)))
+    early = engine.begin(other := EpisodeId("j", "early", 0))
+    engine.end(other)
+    assert early.seen.experts == {}
+
+    played, idle = engine.begin(EPISODE), engine.begin(other)
+    await engine.generate(request(1, 2, 3))
+    engine.end(EPISODE)
+    engine.end(other)
+    assert played.seen.experts[0].shape == (3, 2, 1)
+    assert idle.seen.experts[0].shape == (0, 2, 1)
+
+
 async def test_another_attempt_begins_anew_under_the_same_handle() -> None:
     engine = engine_of(Output([5], extra_fields={"global_steps": 3}), Output([5]))
     lane = engine.begin(EPISODE)
