@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.state import ToolState
-from swe_rollout.errors import InternalError, MisuseError, boundary
+from swe_rollout.errors import ExtensionFailedError, InternalError, MisuseError, boundary
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.types.turn import Observation, ToolCall
@@ -241,13 +241,20 @@ class Toolbox:
             raise InternalError(f"a call of the unknown tool {call.name} reached the toolbox")
         context = replace(context, output_bytes=tool.spec.output_bytes or context.output_bytes)
         began = time.monotonic()
-        try:
-            async with boundary(InternalError, f"the tool {call.name}"):
-                observation = await tool.run(call.arguments, sandbox, context)
-        except ToolError as error:
-            observation = Observation(f"error: {error}")
+        found: object
+        async with boundary(InternalError, f"the tool {call.name}"):
+            try:
+                found = await tool.run(call.arguments, sandbox, context)
+            except ToolError as error:
+                found = Observation(f"error: {error}")
         took = time.monotonic() - began
-        return replace(bounded(observation, context), duration_s=took)
+        if not isinstance(found, Observation) or not isinstance(found.text, str):
+            raise ExtensionFailedError(
+                f"the tool {call.name} returned {found!r:.80}",
+                fix="return an Observation, whose text is a str",
+                by=type(tool),
+            )
+        return replace(bounded(found, context), duration_s=took)
 
 
 def encodable(text: str) -> str:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 import math
 import re
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_rollout.agent.tools import load_tool, toolbox
-from swe_rollout.agent.tools.base import Tool, ToolContext, Toolset, ToolSpec, cut_middle
-from swe_rollout.errors import UsageError
+from swe_rollout.agent.tools.base import (
+    Tool,
+    Toolbox,
+    ToolContext,
+    ToolError,
+    Toolset,
+    ToolSpec,
+    cut_middle,
+)
+from swe_rollout.errors import ExtensionFailedError, UsageError
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
@@ -38,6 +47,19 @@ class Loud(Bounds):
     async def run(self, arguments: object, sandbox: Sandbox, context: ToolContext) -> Observation:
         del arguments, sandbox, context
         return Observation("<" + "\0" * 7_499 + ">")
+
+
+class Gives(Bounds):
+    """Returns what it was made with, or raises it."""
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+
+    async def run(self, arguments: object, sandbox: Sandbox, context: ToolContext) -> Observation:
+        del arguments, sandbox, context
+        if isinstance(self.given, Exception):
+            raise self.given
+        return cast("Observation", self.given)
 
 
 BOUNDS = Bounds()
@@ -96,6 +118,22 @@ async def test_a_result_over_its_limit_is_cut_whoever_returns_it(use: ToolUse, l
     assert limit - 64 < len(shown.encode()) <= limit
     assert re.fullmatch(r"<.*bytes omitted.*>", shown, re.DOTALL)
     assert "\0" not in shown
+
+
+async def read_of(value: object) -> str:
+    call, context = ToolCall(CallStatus.OK, "", "bounds", {}), ToolContext(1, 300)
+    return (await Toolbox([Gives(value)]).run(call, MemorySandbox({}), context)).text
+
+
+async def test_a_tool_error_of_any_tool_is_read_by_the_policy() -> None:
+    assert await read_of(ToolError("no such line")) == "error: no such line"
+
+
+@pytest.mark.parametrize("value", [None, "text", Observation(cast("str", b"text"))])
+async def test_a_tool_that_returns_no_observation_is_named(value: object) -> None:
+    with pytest.raises(ExtensionFailedError, match="the tool bounds returned") as caught:
+        await read_of(value)
+    assert "class Gives(Bounds)" in caught.value.why
 
 
 def test_a_toolset_is_its_tools_in_order_with_its_bounds() -> None:
