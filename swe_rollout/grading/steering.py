@@ -29,9 +29,9 @@ RUNNER_FILES: Final[Mapping[str, str]] = {
     ".babelrc .babelrc.* .swcrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pnp.cjs "
     ".pnp.loader.mjs bunfig.toml",
     "script_log": ".rspec .rspec-local spec_helper.rb rails_helper.rb test_helper.rb .simplecov "
-    "Rakefile Rakefile.rb rakefile rakefile.rb *.rake Gemfile gems.rb *.gemspec cucumber.yml "
-    "cucumber.yaml .test-unit.yml test-unit.yml phpunit.xml phpunit.xml.dist phpunit.dist.xml "
-    "Pest.php",
+    "Rakefile Rakefile.rb rakefile rakefile.rb *.rake Gemfile Gemfile.lock gems.rb gems.locked "
+    "*.gemspec cucumber.yml cucumber.yaml .test-unit.yml test-unit.yml phpunit.xml "
+    "phpunit.xml.dist phpunit.dist.xml Pest.php",
     "browser_log": "playwright.config.* cypress.config.* testem.* web-test-runner.config.* "
     "gulpfile.* Gruntfile.* Jakefile Jakefile.*",
     "reports": ".env .envrc .gitattributes",
