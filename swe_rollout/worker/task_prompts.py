@@ -11,7 +11,7 @@ from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.export.chat import Reading, TaskPrompt
 from swe_rollout.extension import ExtensionError
 from swe_rollout.types.trajectory import Trajectory
-from swe_rollout.types.turn import Turn
+from swe_rollout.types.turn import CallStatus, Turn
 from swe_rollout.worker.assembly import prompts_of
 from swe_rollout.worker.stored_tasks import StoredTasks
 
@@ -37,6 +37,10 @@ def reading_of(tasks: StoredTasks, *, on_note: Callable[[str], None]) -> Reading
         return TaskPrompt(texts.get(MessageRole.SYSTEM, ""), texts[MessageRole.USER], functions)
 
     def text(turn: Turn, trajectory: Trajectory) -> RecordedText:
+        is_read = all(call.status is CallStatus.OK for call in turn.tool_calls)
+        if trajectory.chat is not None and spec.agent.tool_format == "auto" and is_read:
+            # The calls are the API's own, and stand beside the text.
+            return RecordedText(turn.text, turn.text)
         return recorded_text(turn, trajectory.token_path, tools)
 
     return Reading(prompt, text)

@@ -130,3 +130,13 @@ def test_a_job_over_a_function_of_ones_own(job_file: Callable[..., Job], tmp_pat
     assert printed_json(done)["committed"] == 1
     (record,) = map(read, committed(job.folder))
     check_chat(record, policy="chat:my_answers:two_turns", model="two-turns")
+
+    out = tmp_path / "chats.jsonl"
+    swe_rollout("export", job.uri, "--to", "messages", "-O", str(out))
+    said = [each for each in json.loads(out.read_text())["messages"] if each["role"] != "user"]
+    calls = [call["function"] for each in said for call in each.get("tool_calls", ())]
+    assert [(each["name"], each["arguments"]) for each in calls] == [
+        ("bash", {"command": "echo 41"}),
+        ("submit", {}),
+    ]
+    assert [each["content"] for each in said if each["role"] == "assistant"] == ["So.", "So."]
