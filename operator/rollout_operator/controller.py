@@ -183,7 +183,7 @@ class JobController:
 
     async def _observe(self, *, checks_sandboxes: bool) -> Observed:
         me, now_s = self.job.metadata, time.monotonic()
-        left = bool(await self._kube.sandboxes(me)) if checks_sandboxes else None
+        left = await self._kube.has_sandboxes(me) if checks_sandboxes else None
         over, applied_at = is_over(self.job.status), self._prerequisites_applied_at
         pods = tuple(self._pods.values())
         sights = sights_of(self.job, self._workers, pods, is_over=over)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -101,12 +102,12 @@ async def release_policy(namespace: str, kube: Kube) -> bool:
     name = resources.POLICY_NAME
     async with kube.policies:
         found = await kube.client.find(POLICIES, namespace, name)
-        if found is None or await kube.has_jobs(namespace):
+        if found is None or await kube.client.has(ROLLOUT_JOBS, namespace):
             return True
         policy = found.metadata
         if not resources.POLICY_LABELS.items() <= policy.labels.items():
             return True
-        if await kube.has_sandboxes(namespace):
+        if await kube.client.has(PODS, namespace, labels=resources.SANDBOXES):
             return False
         version = policy.resource_version
         await kube.client.delete(POLICIES, namespace, name, uid=policy.uid, version=version)
@@ -167,13 +168,15 @@ def _foreign(kind: Kind[_T], found: Metadata) -> ClusterError:
 
 
 async def _delete_sandboxes(me: Metadata, kube: Kube) -> None:
-    await gather_all(
-        [
-            kube.client.delete(PODS, me.namespace, pod.name, uid=pod.uid, grace_s=_SANDBOX_GRACE_S)
-            for pod in await kube.sandboxes(me)
-            if pod.deletion_timestamp is None
-        ]
-    )
+    async with aclosing(kube.sandboxes(me)) as found:
+        # One page at a time: a job may have had thousands, and every deletion holds memory.
+        async for pods in found:
+            live = [pod for pod in pods if pod.deletion_timestamp is None]
+            await gather_all([_delete_sandbox(pod, kube) for pod in live])
+
+
+async def _delete_sandbox(pod: Metadata, kube: Kube) -> None:
+    await kube.client.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=_SANDBOX_GRACE_S)
 
 
 async def _record(namespace: str, event: Json, kube: Kube) -> None:

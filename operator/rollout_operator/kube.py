@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from datetime import datetime
 from typing import Final, Self, TypeVar
 
@@ -122,21 +123,21 @@ class Kube:
         found = await self.client.list(_WORKER_PODS, namespace, labels=labels)
         return tuple(pod for pod in found.items if pod is not None)
 
-    async def sandboxes(self, job: Metadata) -> tuple[Metadata, ...]:
-        """List the sandbox pods that the job owns, in any state."""
+    async def sandboxes(self, job: Metadata) -> AsyncGenerator[tuple[Metadata, ...], None]:
+        """Yield the sandbox pods that the job owns, in any state, some at a time."""
         labels = resources.sandbox_selector(job.name)
-        found = await self.client.list(_OWNED_PODS, job.namespace, labels=labels)
-        pods = (each.metadata for each in found.items if each is not None)
-        return tuple(pod for pod in pods if pod.is_owned_by(job.uid))
+        async with aclosing(self.client.pages(_OWNED_PODS, job.namespace, labels=labels)) as pages:
+            async for page in pages:
+                pods = (each.metadata for each in page.items if each is not None)
+                if owned := tuple(pod for pod in pods if pod.is_owned_by(job.uid)):
+                    yield owned
 
-    async def has_jobs(self, namespace: str) -> bool:
-        """Whether the namespace has RolloutJobs of any operator."""
-        return bool((await self.client.list(ROLLOUT_JOBS.heads, namespace, limit=1)).items)
-
-    async def has_sandboxes(self, namespace: str) -> bool:
-        """Whether the namespace has sandbox pods of any job."""
-        labels = resources.SANDBOXES
-        return bool((await self.client.list(PODS.heads, namespace, labels=labels, limit=1)).items)
+    async def has_sandboxes(self, job: Metadata) -> bool:
+        """Whether the job owns sandbox pods in any state."""
+        async with aclosing(self.sandboxes(job)) as found:
+            async for _ in found:
+                return True
+        return False
 
     async def refusal(self, namespace: str, uid: str, *, since: datetime) -> str:
         """Return the latest reason since then why this Job's pods were refused; empty if none."""

@@ -150,7 +150,7 @@ async def _uninstall(context: str | None, timeout_s: float, *, yes: bool, keep_j
         if not keep_jobs:
             await _delete_jobs(client, timeout_s, yes=yes)
         others = f"app.kubernetes.io/name!={_OPERATOR}"
-        is_shared = bool((await client.list(PODS, _SYSTEM, labels=others)).items)
+        is_shared = await client.has(PODS, _SYSTEM, labels=others)
     if is_shared:
         say(f"namespace/{_SYSTEM} is kept: others run pods in it")
     return is_shared

@@ -100,6 +100,8 @@ class ApiError(ClusterError):
         self.code = status.code
         self.reason = status.reason
         self.message = status.message
+        self.following = status.metadata.continue_
+        """Where a list whose version is `gone` continues, in a newer version."""
         self.retry_after_s = retry_after_s
         """How long the server asks clients to wait before another attempt."""
 

@@ -7,6 +7,8 @@ objects are and how to decode them. Exec streams are in `exec`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from itertools import chain
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -91,27 +93,53 @@ class ClusterClient:
         *,
         labels: str = "",
         fields: str = "",
-        limit: int = 0,
     ) -> Listed[T]:
-        """List the objects that match both selectors, in one namespace or in all.
-
-        All of them, page by page; with a `limit`, only the first ones.
+        """List the objects that match both selectors, in one namespace or in all: of one version,
+        from which a watch can continue.
         """
-        items: list[T] = []
-        page = {"limit": str(limit or PAGE)}
+        reading = self.pages(kind, namespace, labels=labels, fields=fields)
+        async with aclosing(reading) as pages:
+            found = [page async for page in pages]
+        if len({page.version for page in found}) > 1:
+            # It took so long that the server forgot the first version: all in one response.
+            found = [await self._page(kind, namespace, _selection(labels, fields))]
+        items = tuple(chain.from_iterable(page.items for page in found))
+        return Listed(items, found[-1].version)
+
+    async def pages(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        size: int = PAGE,
+    ) -> AsyncGenerator[Listed[T], None]:
+        """Yield the objects that match both selectors, at most `size` at a time.
+
+        Pages that the server no longer has in the version of the first are of a newer version.
+        """
+        query = _selection(labels, fields) | {"limit": str(size)}
         while True:
             try:
-                found = await self._page(kind, namespace, _selection(labels, fields) | page)
+                found = await self._page(kind, namespace, query)
             except ApiError as error:
-                if not error.gone or not items:
+                if not (error.gone and error.following):
                     raise
-                # It took so long that the server forgot that version: all in one response.
-                items, page = [], {}
+                query["continue"] = error.following
                 continue
-            items += found.items
-            if limit or not found.following:
-                return Listed(tuple(items), found.version)
-            page = {"limit": str(PAGE), "continue": found.following}
+            yield found
+            if not found.following:
+                return
+            query["continue"] = found.following
+
+    async def has(self, kind: Kind[T], namespace: str, *, labels: str = "") -> bool:
+        """Whether any object matches the selector."""
+        async with aclosing(self.pages(kind.heads, namespace, labels=labels, size=1)) as pages:
+            async for page in pages:
+                if page.items:
+                    return True
+        return False
 
     async def _page(self, kind: Kind[T], namespace: str, query: dict[str, str]) -> Listed[T]:
         path, doing = kind.path(namespace, query=query), f"list {kind.plural}{_in(namespace)}"

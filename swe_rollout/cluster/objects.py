@@ -215,9 +215,18 @@ class StatusDetails(Decoded, frozen=True):
     causes: list[StatusCause] | None = None
 
 
+class ListMetadata(Decoded, frozen=True):
+    """The metadata of a list, or of the refusal to continue one."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    """Where the next page begins; empty on the last one."""
+
+
 class Status(Decoded, frozen=True):
     """The response to a failed request, and the last message of an exec stream."""
 
+    metadata: ListMetadata = ListMetadata()
     status: str = ""
     reason: str = ""
     message: str = ""

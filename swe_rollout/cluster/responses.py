@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 
 from swe_rollout.cluster.api_error import UNDECODABLE, api_error
-from swe_rollout.cluster.objects import Decoded, Head, Kind, Status
+from swe_rollout.cluster.objects import Decoded, Head, Kind, ListMetadata, Status
 from swe_rollout.errors import ClusterError, UnreachableError
 
 T = TypeVar("T")
@@ -38,13 +38,8 @@ class Change(Generic[T]):
     deleted: bool = False
 
 
-class _ListMetadata(Decoded, frozen=True):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
 class _List(Decoded, frozen=True):
-    metadata: _ListMetadata = _ListMetadata()
+    metadata: ListMetadata = ListMetadata()
     items: list[msgspec.Raw] | None = None
 
 

@@ -63,3 +63,29 @@ async def test_what_else_a_cluster_refuses_stays_refused(connect: Connect) -> No
         await carry_out(creation(), job(), Kube(await connect(old.respond)))
 
     assert old.created == []
+
+
+async def test_sandboxes_are_deleted_page_by_page(connect: Connect) -> None:
+    asked: list[str] = []
+
+    async def respond(request: web.Request) -> web.Response:
+        start = request.query.get("continue", "")
+        asked.append(start or "first" if request.method == "GET" else request.path[-1])
+        if request.method == "DELETE":
+            return web.json_response({})
+        if start == "expired":
+            status = {"code": 410, "reason": "Expired", "metadata": {"continue": "newer"}}
+            return web.json_response(status, status=410)
+        following = {} if start else {"continue": "expired"}
+        owners = {"ownerReferences": [{"uid": UID}]}
+        heads = [{"name": name, "namespace": "default", **owners} for name in start[:1] or "ab"]
+        heads.append({"name": "x", "namespace": "default"})
+        items = [{"metadata": each} for each in heads]
+        return web.json_response({"metadata": following, "items": items})
+
+    await carry_out(actions.DeleteSandboxes(), job(), Kube(await connect(respond)))
+
+    assert [*asked[:1], *sorted(asked[1:3]), *asked[3:]] == [
+        *("first", "a", "b"),
+        *("expired", "newer", "n"),
+    ]

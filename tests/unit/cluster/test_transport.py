@@ -6,7 +6,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -417,19 +417,50 @@ async def test_a_list_is_read_page_by_page(connect: Connect) -> None:
     assert [pod.metadata.name for pod in found.items] == names
     assert found.version == "7"
     assert asked == [("500", ""), ("500", "2"), ("500", "4")]
-    first = await client.list(PODS, "default", limit=2)
-    assert [pod.metadata.name for pod in first.items] == names[:2]
+    assert await client.has(PODS, "default")
+    assert asked[3:] == [("1", "")]
 
 
-async def test_a_page_that_expired_is_listed_again_as_a_whole(connect: Connect) -> None:
+def forgetful(asked: list[str]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Serve pods whose first version is forgotten after one page."""
+
     async def respond(request: web.Request) -> web.Response:
-        if "continue" in request.query:
-            return web.json_response({"code": 410, "reason": "Expired"}, status=410)
-        metadata = {"resourceVersion": "8"}
-        if "limit" in request.query:
-            metadata = {"resourceVersion": "7", "continue": "later"}
-        items = [{"metadata": {"name": name}} for name in ("a", "b")]
+        asked.append(request.query.get("continue", "first" if "limit" in request.query else "all"))
+        match asked[-1]:
+            case "consistent":
+                status = {"code": 410, "reason": "Expired", "metadata": {"continue": "newer"}}
+                return web.json_response(status, status=410)
+            case "first":
+                names, metadata = "a", {"resourceVersion": "7", "continue": "consistent"}
+            case "newer":
+                names, metadata = "bc", {"resourceVersion": "8"}
+            case _:
+                names, metadata = "abcd", {"resourceVersion": "9"}
+        items = [{"metadata": {"name": name}} for name in names]
         return web.json_response({"metadata": metadata, "items": items})
 
-    found = await (await connect(respond)).list(PODS, "default")
-    assert ([pod.metadata.name for pod in found.items], found.version) == (["a", "b"], "8")
+    return respond
+
+
+async def test_pages_of_a_version_that_was_forgotten_continue_in_a_newer_one(
+    connect: Connect,
+) -> None:
+    asked: list[str] = []
+    reading = (await connect(forgetful(asked))).pages(PODS, "default")
+    pages = [[pod.metadata.name for pod in page.items] async for page in reading]
+    assert (pages, asked) == ([["a"], ["b", "c"]], ["first", "consistent", "newer"])
+
+
+async def test_a_list_is_of_one_version(connect: Connect) -> None:
+    found = await (await connect(forgetful([]))).list(PODS, "default")
+    assert ([pod.metadata.name for pod in found.items], found.version) == ([*"abcd"], "9")
+
+
+async def test_a_server_that_names_no_page_to_continue_with_refuses_the_list(
+    connect: Connect,
+) -> None:
+    async def respond(_: web.Request) -> web.Response:
+        return web.json_response({"code": 410, "reason": "Expired"}, status=410)
+
+    with pytest.raises(ApiError, match="410 Expired"):
+        await (await connect(respond)).list(PODS, "default")
