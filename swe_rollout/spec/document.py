@@ -7,9 +7,10 @@ fields of a job.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import yaml
 
@@ -19,6 +20,7 @@ MAX_CHARS = 1 << 18
 """The longest text accepted; with aliases expanded, sixteen times that."""
 _NODE_COST = 64
 _MAX_DEPTH = 60
+_TOO_DEEP = "nested too deeply; no valid job is"
 _TAG = "tag:yaml.org,2002:"
 
 _INT = re.compile(r"^[-+]?(0|[1-9][0-9]{0,17})$")
@@ -57,7 +59,7 @@ def read_document(text: str, *, source: str) -> Document:
     except yaml.YAMLError as error:
         return Document(None, {}, (_syntax_problem(error, text, source),))
     except RecursionError:
-        return _refused(source, "nested too deeply; no valid job is")
+        return _refused(source, _TOO_DEEP)
     return Document(value, reader.lines, tuple(reader.problems))
 
 
@@ -85,8 +87,12 @@ class _Loader(yaml.SafeLoader):
     }
 
 
-class _TooLargeError(yaml.YAMLError):
-    """Aliases that expand without bound."""
+class _RefusedError(yaml.YAMLError):
+    """A text that is not read to its end."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
 
 
 @dataclass(slots=True)
@@ -97,13 +103,23 @@ class _NodeReader:
     lines: dict[FieldPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     budget: int = 16 * MAX_CHARS
+    above: set[yaml.Node] = field(default_factory=set)
+    """The nodes that hold the one which is read."""
 
     def read(self, node: yaml.Node, path: FieldPath) -> object:
         self.lines.setdefault(path, node.start_mark.line + 1)
         size = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
         self.budget -= size + _NODE_COST
-        if self.budget < 0 or len(path) > _MAX_DEPTH:
-            raise _TooLargeError(f"{self.source}:{node.start_mark.line + 1}")
+        if self.budget < 0 or node in self.above:
+            self._stop(node, "its aliases expand without bound; write the values instead")
+        if len(path) > _MAX_DEPTH:
+            self._stop(node, _TOO_DEEP)
+        self.above.add(node)
+        value = self._value(node, path)
+        self.above.discard(node)
+        return value
+
+    def _value(self, node: yaml.Node, path: FieldPath) -> object:
         match node:
             case yaml.MappingNode() if node.tag == _TAG + "map":
                 return self._mapping(node, path)
@@ -154,7 +170,10 @@ class _NodeReader:
             case "int" if _INT.fullmatch(text):
                 return int(text)
             case "float" if _FLOAT.fullmatch(text):
-                return float(re.sub(r"\.(?=[a-z])", "", text.lower()))
+                number = float(re.sub(r"\.(?=[a-z])", "", text.lower()))
+                if not math.isfinite(number):  # not a number equals nothing, not even itself
+                    self._refuse(node, path, f"expected a finite number, found {number}")
+                return number
             case "str" | "merge" if not re.search("[\ud800-\udfff]", text):
                 return text
             case other:
@@ -162,8 +181,13 @@ class _NodeReader:
                 return None
 
     def _refuse(self, node: yaml.Node, path: FieldPath, message: str) -> None:
-        place = f"{self.source}:{node.start_mark.line + 1}"
-        self.problems.append(Problem(place, dotted(path), message))
+        self.problems.append(Problem(self._place(node), dotted(path), message))
+
+    def _stop(self, node: yaml.Node, message: str) -> NoReturn:
+        raise _RefusedError(Problem(self._place(node), "", message))
+
+    def _place(self, node: yaml.Node) -> str:
+        return f"{self.source}:{node.start_mark.line + 1}"
 
 
 def _name_meant(key: yaml.Node) -> str:
@@ -174,9 +198,8 @@ def _name_meant(key: yaml.Node) -> str:
 
 def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
     match error:
-        case _TooLargeError():
-            message = "its aliases expand without bound; write the values instead"
-            return Problem(str(error), "", message)
+        case _RefusedError():
+            return error.problem
         case yaml.composer.ComposerError(context=str(context)) if "single document" in context:
             return Problem(
                 _at(error, source),
