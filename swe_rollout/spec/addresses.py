@@ -89,6 +89,8 @@ HttpUrl = Annotated[
 def object_address(value: str) -> str:
     """Return the address of a folder or object; raises ValueError for one with credentials."""
     require_filled(value)
+    if _UNPRINTABLE.search(unquote(value)):
+        raise ValueError("an address without control characters")
     is_file = value.startswith("file://") or "://" not in value
     if not is_file and re.search("[@?#]", value):
         raise ValueError(
@@ -103,10 +105,10 @@ def local_path(value: str, info: ValidationInfo) -> str:
 
     The folder is the validation's context; without one, as for a job on a cluster, paths stay.
     """
-    if not (value and isinstance(info.context, Path)):
-        return value
     if _UNPRINTABLE.search(value):
         raise ValueError("a path without control characters")
+    if not (value and isinstance(info.context, Path)):
+        return value
     path = str(info.context / expanded(value))
     if len(path) > MAX_PATH_CHARS:
         raise ValueError(f"a path of at most {MAX_PATH_CHARS} characters")

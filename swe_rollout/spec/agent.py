@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from swe_rollout.spec.bounds import Seconds, ShortText, Text
+from swe_rollout.spec.addresses import LocalPath
+from swe_rollout.spec.bounds import Seconds, Text
 from swe_rollout.spec.model import Model, Reference, Short, ShortUse, unset
 from swe_rollout.spec.tool_format import TextFormat
 
@@ -192,7 +193,7 @@ class AgentSpec(Model):
         dict[str, Text], Field(max_length=64, exclude_if=lambda variables: not variables)
     ] = Field(default_factory=dict)
     """Additional `{name}` placeholders in both prompts, and their values."""
-    prompts_file: ShortText | None = unset()
+    prompts_file: LocalPath | None = unset()
     """A prompts file beside the job file: YAML with `systemPrompt` and `instancePrompt`, or plain
     text, the system prompt. It is read with the job file, whose own prompts take precedence."""
 

@@ -85,6 +85,11 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_their_lines() -> None
             "  store: {uri: runs}",
             "spec.store.uri: expected a file://, s3://, gs:// or az:// address",
         ),
+        (
+            '  agent: {promptsFile: "a\\0b"}',
+            "spec.agent.promptsFile: expected a path without control",
+        ),
+        ('  fork: {uri: "s3://b/\\0/j", instance: a, sample: 0, turn: 1}', "without control"),
         ("  sandbox: {}", "spec.sandbox: set exactly one of local, pod, kodo, backend; found none"),
     ],
 )
