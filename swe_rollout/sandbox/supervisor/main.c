@@ -135,11 +135,14 @@ static void receive_pipes(struct stream *candidate) {
         return;
     struct cmsghdr *sent = count > 0 ? CMSG_FIRSTHDR(&message) : NULL;
     int pipes[2] = {-1, -1};
-    if (sent && sent->cmsg_type == SCM_RIGHTS && sent->cmsg_len == CMSG_LEN(sizeof pipes))
-        memcpy(pipes, CMSG_DATA(sent), sizeof pipes);
-    if (pipes[0] >= 0)
+    // Anyone in the sandbox may send fewer; of more, the kernel closes those without room.
+    if (sent && sent->cmsg_type == SCM_RIGHTS)
+        memcpy(pipes, CMSG_DATA(sent), sent->cmsg_len - CMSG_LEN(0));
+    if (pipes[1] >= 0)
         stream_open(candidate, pipes[0], pipes[1], socket, candidate->relay_pid);
     else {
+        if (pipes[0] >= 0)
+            close(pipes[0]);
         close(socket);
         candidate->relay = -1;
     }

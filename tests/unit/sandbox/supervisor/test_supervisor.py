@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import socket
 import subprocess
 import time
 import tracemalloc
@@ -208,6 +209,28 @@ async def test_what_a_long_script_starts_can_not_change_it(session: Session) -> 
     forge = "echo 'echo forged' >>/proc/$$/fd/9; echo 'echo forged' >/proc/self/fd/9"
     result = await session.exec("#" * 200_000 + f"\n{forge}\necho genuine")
     assert result.stdout == b"genuine\n"
+
+
+def _send_one_pipe(name: str) -> bytes | None:
+    """Send half of what a relay sends; return b"" if nobody holds it afterwards, None otherwise."""
+    kept, sent = os.pipe()
+    os.set_blocking(kept, False)
+    with socket.socket(socket.AF_UNIX) as relay, os.fdopen(kept, "rb", buffering=0) as pipe:
+        relay.settimeout(PATIENCE_S)
+        relay.connect(f"\0{name}")
+        socket.send_fds(relay, [b"p"], [sent])
+        os.close(sent)
+        assert relay.recv(1) == b""
+        return pipe.read()
+
+
+@pytest.mark.threat(point=30)
+async def test_of_a_relay_that_sends_too_few_pipes_it_keeps_none(tmp_path: Path) -> None:
+    name = f"swe-rollout-test-{os.getpid()}"
+    session = await _open(tmp_path, [_program(tmp_path), *bootstrap.serve_arguments(socket=name)])
+    assert await asyncio.to_thread(_send_one_pipe, name) == b""
+    assert (await session.exec("echo well")).stdout == b"well\n"
+    await session.close()
 
 
 @pytest.mark.slow
