@@ -137,10 +137,10 @@ def _start(job: Path, clock: SteppedClock | None = None) -> subprocess.Popen[byt
     added = VARIABLES | {ASKED: str(job.parent / "asked")}
     added |= clock.variables() if clock is not None else {}
     command = run_command(job) if clock is None else run_command(job, MODULE)
-    log = (job.parent / "log").open("ab")
-    return subprocess.Popen(
-        command, stdout=log, stderr=log, env=os.environ | added, start_new_session=True
-    )
+    with (job.parent / "log").open("ab") as log:
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, env=os.environ | added, start_new_session=True
+        )
 
 
 def _wait(run: subprocess.Popen[bytes]) -> None:
