@@ -7,8 +7,11 @@ people and policies; the grader decides which of them count.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
 
 from swe_rollout.grading.parsers.base import Result
 from swe_rollout.grading.parsers.text import untimed
@@ -71,10 +74,11 @@ def report_of(
         statuses = {_timeless(test): status for test, status in statuses.items()}
         fixed, kept = tuple(map(_timeless, fixed)), tuple(map(_timeless, kept))
     # Only the lists of the first datasets contain truncated ids.
-    find = _status if rule in (Rule.F2P_P2P, Rule.FAIL_ONLY) else _exact
+    has_cut = rule in (Rule.F2P_P2P, Rule.FAIL_ONLY) and any(map(_is_cut, (*fixed, *kept)))
+    find = _Completions(statuses).status if has_cut else partial(_exact, statuses=statuses)
     return TestReport(
-        {test: find(test, statuses) for test in fixed},
-        {test: find(test, statuses) for test in kept},
+        {test: find(test) for test in fixed},
+        {test: find(test) for test in kept},
         _others(statuses, Expected(fixed, kept, expected.others), rule),
     )
 
@@ -104,18 +108,34 @@ def _exact(test: str, statuses: Mapping[str, TestStatus]) -> TestStatus:
     return statuses.get(test, TestStatus.MISSING)
 
 
-def _status(test: str, statuses: Mapping[str, TestStatus]) -> TestStatus:
-    """Look a test up; an id that is truncated inside a parameter stands for its completions.
+def _is_cut(test: str) -> bool:
+    """Return whether an id is truncated inside a parameter. Some official lists have such ids."""
+    return test.count("[") > test.count("]")
 
-    The completions must agree on passing or not. Some official lists contain such ids.
+
+class _Completions:
+    """Looks tests up; a truncated id stands for its completions, which must be of one kind.
+
+    Both the list and the log may have very many ids, so nothing compares all with all.
     """
-    if test in statuses:
-        return statuses[test]
-    if test.count("[") > test.count("]"):
-        begun = [status for name, status in statuses.items() if name.startswith(test)]
-        if begun and len({status in FIXED for status in begun}) == 1:
-            return begun[0]
-    return TestStatus.MISSING
+
+    def __init__(self, statuses: Mapping[str, TestStatus]) -> None:
+        self._statuses = statuses
+        self._tests = sorted(statuses)
+        kinds = [(statuses[test] in FIXED, statuses[test] in KEPT) for test in self._tests]
+        self._changes = [0, *accumulate(a != b for a, b in pairwise(kinds))]
+        """How often the kind has changed, up to each test."""
+
+    def status(self, test: str) -> TestStatus:
+        """Return the status of a test, or MISSING."""
+        if test in self._statuses or not _is_cut(test):
+            return _exact(test, self._statuses)
+        start = bisect_left(self._tests, test)
+        # Those that begin with it come first from there on.
+        end = bisect_left(self._tests, 1, start, key=lambda name: 1 - name.startswith(test))
+        if start < end and self._changes[start] == self._changes[end - 1]:
+            return self._statuses[self._tests[start]]
+        return TestStatus.MISSING
 
 
 def unmet(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from functools import cached_property
@@ -56,6 +57,8 @@ _RUNNERS: Final = frozenset(
 )
 IMPORTED: Final = _RUNNERS | sys.stdlib_module_names
 """Modules that tests import from outside the repository; an image may have more of them."""
+_LONGEST: Final = 4096
+"""No file has a longer path; datasets may name one."""
 MOST: Final = 5000
 """The most changes that are undone; a patch with more can't be graded."""
 
@@ -111,21 +114,22 @@ class Task:
     def _undone(self, path: str) -> Undone | None:
         if path in self.hidden:
             return Undone(path, f"edits {path}, a graded test file")
-        for file in self.hidden:
-            if file.endswith(".py") and path.startswith(f"{file.removesuffix('.py')}/"):
-                return Undone(file.removesuffix(".py"), f"adds {path} beside {file}, a graded test")
+        for folder in _folders(path):
+            if f"{folder}.py" in self.hidden:
+                return Undone(folder, f"adds {path} beside {folder}.py, a graded test")
         return None if path in self.gold else self._unneeded(path)
 
     def _unneeded(self, path: str) -> Undone | None:
         name = path.rpartition("/")[2]
         steers = bool(_STEERING.match(name) or _STEERING_PATHS.fullmatch(path))
         # Plugins read them beside the tests or above; elsewhere they are a package's data.
-        steers = steers or (name.endswith(".env") and path.rpartition("/")[0] in self._above)
+        folder = path.rpartition("/")[0]
+        steers = steers or (name.endswith(".env") and _holds(folder, self._sorted_hidden))
         if steers or path in self._words:
             return Undone(path, f"edits {path}, which steers how tests run")
         if any(fnmatchcase(name, pattern) for pattern in _COMPILED):
             return Undone(path, f"edits {path}, which is compiled")
-        if any(path == folder or path.startswith(f"{folder}/") for folder in self._folders):
+        if path in self._test_folders or not self._test_folders.isdisjoint(_folders(path)):
             return Undone(path, f"edits {path}, in the folder of graded tests")
         return None
 
@@ -138,7 +142,7 @@ class Task:
             if "\t" in path:
                 continue  # No import statement can name it.
             for shadow in self._shadows(path):
-                if not any(gold.startswith(f"{shadow.path}/") for gold in self.gold):
+                if not _holds(shadow.path, self._sorted_gold):
                     found[shadow.path] = shadow
         return tuple(found.values())
 
@@ -149,25 +153,26 @@ class Task:
         return frozenset(word.removeprefix("./") for word in found)
 
     @cached_property
-    def _folders(self) -> frozenset[str]:
+    def _test_folders(self) -> frozenset[str]:
         """The widest folders of the hidden tests that contain no file of the gold patch."""
         found = set[str]()
         for file in self.hidden:
-            parts = file.split("/")[:-1]
-            is_named = any(_TESTS.fullmatch(part) for part in parts)
-            for depth, part in enumerate(parts, start=1):
-                folder = "/".join(parts[:depth])
+            is_named = any(_TESTS.fullmatch(part) for part in file.split("/")[:-1])
+            for folder in _folders(file):
+                part = folder.rpartition("/")[2]
                 is_tests = _TESTS.fullmatch(part) if is_named else _TESTING.fullmatch(folder)
-                if is_tests and not any(gold.startswith(f"{folder}/") for gold in self.gold):
+                if is_tests and not _holds(folder, self._sorted_gold):
                     found.add(folder)
                     break
         return frozenset(found)
 
     @cached_property
-    def _above(self) -> frozenset[str]:
-        """The folders of the hidden tests and all above them; empty for the root."""
-        folders = (file.split("/")[:-1] for file in self.hidden)
-        return frozenset("/".join(f[:depth]) for f in folders for depth in range(len(f) + 1)) | {""}
+    def _sorted_gold(self) -> list[str]:
+        return sorted(self.gold)
+
+    @cached_property
+    def _sorted_hidden(self) -> list[str]:
+        return sorted(self.hidden)
 
     def _shadows(self, path: str) -> Iterator[Shadow]:
         folder, _, name = path.rpartition("/")
@@ -186,3 +191,18 @@ class Task:
     def _beside(self) -> frozenset[str]:
         """The folders of the hidden tests."""
         return frozenset(file.rpartition("/")[0] for file in self.hidden)
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Yield the folders that contain a path, the widest first, without the root."""
+    end = path.find("/")
+    while 0 < end < _LONGEST:
+        yield path[:end]
+        end = path.find("/", end + 1)
+
+
+def _holds(folder: str, paths: Sequence[str]) -> bool:
+    """Return whether one of these sorted paths is below a folder; the root is the empty one."""
+    below = f"{folder}/"
+    place = bisect_left(paths, below)
+    return not folder or (place < len(paths) and paths[place].startswith(below))

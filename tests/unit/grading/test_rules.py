@@ -63,6 +63,23 @@ def test_an_id_cut_inside_a_parameter_stands_for_its_completions_when_they_agree
     assert report.fail_to_pass == {"t[log(": S.PASSED, "t[mag(": S.MISSING}
 
 
+def test_a_cut_id_does_not_hide_a_broken_test_behind_a_skipped_one() -> None:
+    expected = Expected(("f",), ("t[log(",))
+    skipped = {"f": S.PASSED, "t[log( x)]": S.SKIPPED, "t[log( y)]": S.SKIPPED}
+    assert judge(skipped, expected, Rule.F2P_P2P).status is VerdictStatus.RESOLVED
+    broken = {**skipped, "t[log( y)]": S.FAILED}
+    assert judge(broken, expected, Rule.F2P_P2P).status is VerdictStatus.UNRESOLVED
+
+
+@pytest.mark.parametrize("name", ["other[{}]", "t[{}]"])
+def test_many_cut_ids_are_not_compared_with_all_of_a_log(name: str) -> None:
+    def look(count: int) -> None:
+        statuses = {name.format(number): S.PASSED for number in range(count)}
+        judge(statuses, Expected(("t[",) * count, ()), Rule.F2P_P2P)
+
+    assert growth(look, 2_000, 8_000) < 3
+
+
 def test_a_whole_id_never_stands_for_longer_ones() -> None:
     report = judge(
         {"test_ab": S.PASSED, "t[1][2]": S.PASSED}, Expected(("test_a", "t[1]")), Rule.F2P_P2P

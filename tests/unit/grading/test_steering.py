@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratios import cpu_ratio
+from ratios import cpu_ratio, growth
 from swe_rollout.grading.build_files import is_build_file, steers
 from swe_rollout.grading.steering import IMPORTED, RUNNER_FILES, Task
 from swe_rollout.types.instance import LOG_PARSER_FAMILIES
@@ -248,3 +248,24 @@ def test_commands_and_folders_are_read_once_for_any_number_of_paths() -> None:
         assert len(task.shadows(paths)) == len(paths)
 
     assert cpu_ratio(lambda: look(hidden, script), lambda: look(frozenset(), "")) < 20
+
+
+def test_many_changes_are_not_compared_with_all_files_of_a_task() -> None:
+    def look(count: int) -> None:
+        hidden = frozenset(f"tests/a{number}/test_a.py" for number in range(count))
+        task = Task(frozenset(f"src/m{number}.py" for number in range(count)), hidden, "pytest")
+        paths = [f"lib/m{number}.py" for number in range(count)]
+        assert not task.undone(paths)
+        assert len(task.shadows(paths)) == count
+
+    assert growth(look, 1_000, 4_000) < 3
+
+
+def test_a_path_that_no_file_can_have_costs_nothing() -> None:
+    """It took gigabytes and minutes."""
+
+    def look(count: int) -> None:
+        path = "test/" * count + "a.py"
+        assert undone("a/b.env", task=Task(frozenset({path}), frozenset({path}), "")) == []
+
+    assert growth(look, 4_000, 16_000) < 3
