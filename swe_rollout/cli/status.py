@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,7 +98,8 @@ def ls(store: StoreFolder = LOCAL_RUNS, *, output: Form = OutputFormat.TABLE) ->
     if not store.strip():
         raise UsageError("the store is empty", fix=f"leave it out for {LOCAL_RUNS}, or name one")
     if not _write_stored(store, output):
-        say(f"{store} has no job yet: `swe-rollout run job.yaml --store {store}` begins one")
+        command = f"swe-rollout run job.yaml --store {shlex.quote(store)}"
+        say(f"{store} has no job yet: `{command}` starts one")
 
 
 def _write_stored(address: str, output: OutputFormat) -> bool:

@@ -81,9 +81,9 @@ def test_a_job_whose_plan_is_damaged_hides_no_other(cli: Cli, tmp_path: Path) ->
     assert "plan.json can't be read" in done.err
 
 
-def test_an_empty_store_says_what_begins_a_job(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "new").mkdir()
+def test_an_empty_store_says_what_starts_a_job(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a new").mkdir()
 
-    done = cli("ls", "new")
+    done = cli("ls", "a new")
 
-    assert "new has no job yet: `swe-rollout run job.yaml --store new` begins one" in done.err
+    assert "a new has no job yet: `swe-rollout run job.yaml --store 'a new'` starts one" in done.err
