@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
@@ -75,7 +75,9 @@ def report_of(
         fixed, kept = tuple(map(_timeless, fixed)), tuple(map(_timeless, kept))
     # Only the lists of the first datasets contain truncated ids.
     has_cut = rule in (Rule.F2P_P2P, Rule.FAIL_ONLY) and any(map(_is_cut, (*fixed, *kept)))
-    find = _Completions(statuses).status if has_cut else partial(_exact, statuses=statuses)
+    find: Callable[[str], TestStatus] = partial(_exact, statuses=statuses)
+    if has_cut:
+        find = _Completions(statuses).status
     return TestReport(
         {test: find(test) for test in fixed},
         {test: find(test) for test in kept},
