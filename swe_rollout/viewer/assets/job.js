@@ -86,8 +86,8 @@ function runningView(job) {
   if (!running.length) return "";
   const more = job.running_count - running.length;
   return fold(`${plural(job.running_count, "episode")} begun and not committed`, () => [
-    el("p.running", running.map(([name, steps]) => el("span", el("code", name), el("span.dim", ` ${plural(steps, "step")}`))), more ? `… and ${count(more)} more` : ""),
-    el("p.dim", "An episode saves a step about once a turn. It is in the table when it is committed."),
+    el("p.running", running.map(([name, saved]) => el("span", el("code", name), el("span.dim", ` saved ${plural(saved, "time")}`))), more ? `… and ${count(more)} more` : ""),
+    el("p.dim", "An episode is saved about once a turn. It is in the table when it is committed."),
   ], running.length <= 20);
 }
 

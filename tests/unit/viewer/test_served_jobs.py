@@ -50,7 +50,7 @@ async def test_rows_begin_anew_when_a_record_is_gone(address: str) -> None:
     assert again["summary"]["committed"] == 1
 
 
-async def test_what_has_begun_is_named_with_its_steps(address: str) -> None:
+async def test_what_has_begun_is_named_with_how_often_it_was_saved(address: str) -> None:
     job = job_at(address)
     begun = EpisodeId("demo", "a", 7)
     for number in range(2):
