@@ -14,6 +14,7 @@ import logging
 import os
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -93,6 +94,7 @@ def _started(_variables: tuple[tuple[str, str], ...]) -> str:
     assert server.stdout is not None
     server.stdout.readline()  # it listens
     _RUNNING.append(server)
+    atexit.register(shutil.rmtree, folder)
     atexit.register(server.kill)
     return folder
 
