@@ -112,10 +112,12 @@ class Run:
         if refusal is not None:
             return without_tests(self.instance, VerdictStatus.PATCH_FAILED, refusal)
         result = await self._run_tests(sandbox, base, applied, hidden, secret)
-        if self.blind is None:
-            return replace(result, test_files=test_files)
-        records = await _read(sandbox, f"{secret}.records", max_bytes=MAX_RECORDS_BYTES)
-        return replace(result, records=records)
+        records = b""
+        if self.blind is not None:
+            records = await _read(sandbox, f"{secret}.records", max_bytes=MAX_RECORDS_BYTES)
+        # Without isolation, /tmp is the machine's own.
+        await sandbox.exec(f"rm -f {secret}.*", timeout_s=repository.STEP_S)
+        return replace(result, test_files=test_files, records=records)
 
     @property
     def _is_official(self) -> bool:

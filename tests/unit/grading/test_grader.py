@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from swe_rollout.errors import ExtensionFailedError, SandboxError, StoreError, TaskError
 from swe_rollout.extension import ExtensionError
+from swe_rollout.grading import run
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.parsers import base
 from swe_rollout.grading.validate import validate
@@ -62,6 +66,26 @@ async def project(repo: Path, tmp_path: Path) -> AsyncIterator[Project]:
     )
     yield Project(instance, Grader(provider))
     await provider.aclose()
+
+
+async def test_a_run_leaves_no_report_in_the_machines_own_folder(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without isolation, /tmp of a sandbox is that of the machine."""
+    token = uuid.uuid4().hex
+    report = Path(f"/tmp/{token}.xml")  # noqa: S108
+    monkeypatch.setattr(run, "secrets", SimpleNamespace(token_hex=lambda _: token))
+    command = f"echo >{report}; ls {report}; sh tests/run.sh"
+    plain = LocalSandbox(images=str(tmp_path / "images"), isolation="none")
+    unprotected = replace(project, grader=Grader(LocalProvider(plain, harmless=True)))
+
+    verdict = await unprotected.changed(
+        evaluation=Evaluation(commands=(command,), timeout_s=20)
+    ).grade(project.instance.gold_patch)
+
+    assert verdict.resolved
+    assert f"{report}\n" in verdict.log_tail
+    assert not await asyncio.to_thread(report.exists)
 
 
 def official(instance: Instance) -> Evaluation:
