@@ -309,7 +309,6 @@ async def test_too_many_failures_stop_the_fully_async_rollout(
 ) -> None:
     """slime's worker logs the error, drops the group and would take another one forever."""
     policy = policy_of(models, plays={0: [SUBMIT]})
-    monkeypatch.setattr(slime_async, "POLL_S", 0.02)
     monkeypatch.setattr(fully_async, "get_rollout_num_engines", lambda _: 1)
     monkeypatch.setattr(fully_async, "run", asyncio.ensure_future)
     async with slime_of(tmp_path, policy, monkeypatch) as side:
