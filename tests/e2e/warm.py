@@ -14,12 +14,12 @@ import logging
 import os
 import select
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,9 @@ IMPORTED = (
 )
 READ_BY_LIBRARIES = ("HF_", "TRANSFORMERS_", "PYTHON", "TOKENIZERS_", "OPENBLAS_", "LC_", "LANG")
 """Variables that libraries read when they are imported."""
-_RUNNING: list[subprocess.Popen[bytes]] = []
+_RUNNING = ExitStack()
+"""The server and its folder."""
+atexit.register(_RUNNING.close)
 
 
 def run(arguments: list[str], *, folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
@@ -82,20 +84,19 @@ def _folder() -> str:
 
 @lru_cache(maxsize=1)
 def _started(_variables: tuple[tuple[str, str], ...]) -> str:
-    while _RUNNING:  # one at a time: each holds 150 MB
-        _RUNNING.pop().kill()
-    folder = tempfile.mkdtemp(prefix="swe-rollout-warm-")
+    _RUNNING.close()  # one at a time: each holds 150 MB
+    folder = _RUNNING.enter_context(tempfile.TemporaryDirectory(prefix="swe-rollout-warm-"))
     address, program = f"{folder}/socket", Path(folder, "swe-rollout")
     ask_it = shlex.join([sys.executable, "-IS", __file__, "ask", address])
     program.write_text(f'#!/bin/sh\nexec {ask_it} "$@"\n')
     program.chmod(0o755)
     command = [sys.executable, "-P", __file__, "serve", address]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    server = _RUNNING.enter_context(
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    )
+    _RUNNING.callback(server.kill)
     assert server.stdout is not None
     server.stdout.readline()  # it listens
-    _RUNNING.append(server)
-    atexit.register(shutil.rmtree, folder)
-    atexit.register(server.kill)
     return folder
 
 
