@@ -300,12 +300,7 @@ def failure_of(
     if place is not None or (found is not None and (found.is_bug or kind is InternalError)):
         kind, fix = ExtensionFailedError, fix or "correct this line"
     may_pass = kind is not ExtensionFailedError or (found is not None and not found.is_bug)
-    failure = kind(
-        f"{doing} failed",
-        why=said(error),
-        fix=fix,
-        retryable=may_pass and by is None,
-    )
+    failure = kind(f"{doing} failed", why=said(error), fix=fix, retryable=may_pass and by is None)
     failure.show(found or place)
     return failure
 

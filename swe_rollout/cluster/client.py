@@ -98,9 +98,14 @@ class ClusterClient:
         from which a watch can continue.
         """
         reading = self.pages(kind, namespace, labels=labels, fields=fields)
-        async with aclosing(reading) as pages:
-            found = [page async for page in pages]
-        if len({page.version for page in found}) > 1:
+        try:
+            async with aclosing(reading) as pages:
+                found = [page async for page in pages]
+        except ApiError as error:
+            if not error.gone:
+                raise
+            found = []
+        if len({page.version for page in found}) != 1:
             # It took so long that the server forgot the first version: all in one response.
             found = [await self._page(kind, namespace, _selection(labels, fields))]
         items = tuple(chain.from_iterable(page.items for page in found))

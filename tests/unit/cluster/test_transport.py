@@ -421,14 +421,16 @@ async def test_a_list_is_read_page_by_page(connect: Connect) -> None:
     assert asked[3:] == [("1", "")]
 
 
-def forgetful(asked: list[str]) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Serve pods whose first version is forgotten after one page."""
+def forgetful(
+    asked: list[str], newer: str = "newer"
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Serve pods whose first version is forgotten after one page; `newer` is the next page."""
 
     async def respond(request: web.Request) -> web.Response:
         asked.append(request.query.get("continue", "first" if "limit" in request.query else "all"))
         match asked[-1]:
             case "consistent":
-                status = {"code": 410, "reason": "Expired", "metadata": {"continue": "newer"}}
+                status = {"code": 410, "reason": "Expired", "metadata": {"continue": newer}}
                 return web.json_response(status, status=410)
             case "first":
                 names, metadata = "a", {"resourceVersion": "7", "continue": "consistent"}
@@ -451,12 +453,13 @@ async def test_pages_of_a_version_that_was_forgotten_continue_in_a_newer_one(
     assert (pages, asked) == ([["a"], ["b", "c"]], ["first", "consistent", "newer"])
 
 
-async def test_a_list_is_of_one_version(connect: Connect) -> None:
-    found = await (await connect(forgetful([]))).list(PODS, "default")
+@pytest.mark.parametrize("newer", ["newer", ""])
+async def test_a_list_is_of_one_version(connect: Connect, newer: str) -> None:
+    found = await (await connect(forgetful([], newer))).list(PODS, "default")
     assert ([pod.metadata.name for pod in found.items], found.version) == ([*"abcd"], "9")
 
 
-async def test_a_server_that_names_no_page_to_continue_with_refuses_the_list(
+async def test_a_server_that_has_no_version_at_all_refuses_the_list(
     connect: Connect,
 ) -> None:
     async def respond(_: web.Request) -> web.Response:
