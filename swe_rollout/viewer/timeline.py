@@ -57,6 +57,29 @@ _LEFT: Final = 100
 _TICKS: Final = 8
 
 
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A bar of the drawing, in units of its view box."""
+
+    label: str
+    x: str
+    y: int
+    width: str
+    height: int
+    fill: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A line of the table: a kind of event, its colour, and how many and how long they were."""
+
+    kind: str
+    fill: str
+    count: str
+    total: str
+    longest: str
+
+
 def timeline_page(trajectory: Trajectory) -> str:
     """Return the page of one episode."""
     more = sum(1 for _ in events(trajectory)) - MOST_EVENTS
@@ -104,31 +127,21 @@ def _facts(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
     yield "other", format_duration(unaccounted_s(trajectory))
 
 
-def _bar(event: Event, trajectory: Trajectory) -> dict[str, object]:
+def _bar(event: Event, trajectory: Trajectory) -> _Bar:
     lane = next((row for row, kinds in enumerate(_LANES) if event.type in kinds), len(_LANES))
     scale = _WIDTH / _total_s(trajectory)
     left = min(event.start_s * scale, _WIDTH - _THINNEST)
     width = min(max(event.duration_s * scale, _THINNEST), _WIDTH - left)
     name, detail = one_line(event.name, limit=80), one_line(event.detail, limit=80)
-    return {
-        "told": f"{name}: {format_duration(event.duration_s)}" + (f" ({detail})" if detail else ""),
-        "x": f"{left:.3f}",
-        "y": lane * _ROW + 1,
-        "width": f"{width:.3f}",
-        "height": _ROW - 2,
-        "fill": _COLOURS[event.type],
-    }
+    label = f"{name}: {format_duration(event.duration_s)}" + (f" ({detail})" if detail else "")
+    fill = _COLOURS[event.type]
+    return _Bar(label, f"{left:.3f}", lane * _ROW + 1, f"{width:.3f}", _ROW - 2, fill)
 
 
-def _keys(trajectory: Trajectory) -> Iterator[dict[str, str]]:
+def _keys(trajectory: Trajectory) -> Iterator[_Key]:
     for kind, found in summary(events(trajectory)).items():
-        yield {
-            "kind": kind.value,
-            "fill": _COLOURS[kind],
-            "count": f"{found.count:,}",
-            "total": format_duration(found.total_s),
-            "longest": format_duration(found.longest_s),
-        }
+        total, longest = format_duration(found.total_s), format_duration(found.longest_s)
+        yield _Key(kind.value, _COLOURS[kind], f"{found.count:,}", total, longest)
 
 
 def _ticks(total_s: float) -> Iterator[float]:
