@@ -69,6 +69,8 @@ class KubeApi:
         """How many of the next responses to a method get lost, after it was carried out."""
         self.calls: list[Call] = []
         self.made = 0
+        self.page = 500
+        """The most objects of one response to a request that limits them."""
         self._watches: list[asyncio.Queue[Json]] = []
 
     def called(self, method: str) -> list[Call]:
@@ -125,8 +127,7 @@ class KubeApi:
                 chosen = {k: each for k, each in self.objects.items() if _fits(request, k, each)}
                 if method == "DELETE":
                     self.objects = {k: v for k, v in self.objects.items() if k not in chosen}
-                listed = {"metadata": {"resourceVersion": "1"}, "items": [*chosen.values()]}
-                return web.json_response(listed)
+                return self._list(request, chosen)
             case _ if found is None:
                 return refusal(404, "NotFound", f'{kind} "{name}" not found')
             case "DELETE":
@@ -138,6 +139,16 @@ class KubeApi:
             case "PATCH":
                 return self._patch(found, body)
         return web.json_response(found)
+
+    def _list(self, request: web.Request, chosen: dict[tuple[str, str, str], Json]) -> web.Response:
+        """List the objects, or those after the key that is named to continue."""
+        after = request.query.get("continue", "")
+        rest = {str(key): each for key, each in sorted(chosen.items()) if str(key) > after}
+        some = list(rest)[: self.page if "limit" in request.query else None]
+        following = some[-1] if len(some) < len(rest) else ""
+        metadata = {"resourceVersion": "1", "continue": following}
+        items = [rest[key] for key in some]
+        return web.json_response({"metadata": metadata, "items": items})
 
     def _create(self, key: tuple[str, str, str], new: Json) -> web.Response:
         if key in self.objects:

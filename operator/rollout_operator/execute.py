@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -30,10 +29,8 @@ from rollout_operator.observed import Metadata, ObservedJob, WorkerJob
 from rollout_operator.resources import Json
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.objects import Kind
-from swe_rollout.errors import ClusterError, gather_all
+from swe_rollout.errors import ClusterError
 from swe_rollout.spec.job import API_VERSION, KIND
-
-_SANDBOX_GRACE_S = 1
 
 
 class _Owned(Protocol):
@@ -61,7 +58,7 @@ async def carry_out(action: Action, job: ObservedJob, kube: Kube) -> WorkerJob |
         case actions.DeleteWorkerPod(name, uid):
             await kube.client.delete(PODS, namespace, name, uid=uid)
         case actions.DeleteSandboxes():
-            await _delete_sandboxes(me, kube)
+            await kube.delete_sandboxes(me)
         case actions.DeleteJob():
             await kube.client.delete(ROLLOUT_JOBS, namespace, me.name, uid=me.uid)
         case actions.RecordEvent():
@@ -165,18 +162,6 @@ def _foreign(kind: Kind[_T], found: Metadata) -> ClusterError:
         fix=f"`kubectl -n {found.namespace} delete {what}` if nothing needs it, or rename the "
         "RolloutJob",
     )
-
-
-async def _delete_sandboxes(me: Metadata, kube: Kube) -> None:
-    async with aclosing(kube.sandboxes(me)) as found:
-        # One page at a time: a job may have had thousands, and every deletion holds memory.
-        async for pods in found:
-            live = [pod for pod in pods if pod.deletion_timestamp is None]
-            await gather_all([_delete_sandbox(pod, kube) for pod in live])
-
-
-async def _delete_sandbox(pod: Metadata, kube: Kube) -> None:
-    await kube.client.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=_SANDBOX_GRACE_S)
 
 
 async def _record(namespace: str, event: Json, kube: Kube) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 from typing import Final, Self, TypeVar
 
 import msgspec
@@ -18,11 +19,13 @@ from swe_rollout.cluster import job_objects, objects
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import Kind
+from swe_rollout.cluster.removal import delete_each
 from swe_rollout.spec.status import RolloutJobStatus
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
+_SANDBOX_GRACE_S: Final = 1
 PATIENCE_S = 10.0
 """How long one request is retried before the whole round is repeated."""
 
@@ -86,6 +89,11 @@ _OWNED_PODS: Final = PODS.decoded_by(_or_none(Owned))
 _REFUSALS: Final = EVENTS.decoded_by(_or_none(_Event))
 
 
+def _owned(job: Metadata, pod: Owned | None) -> Metadata | None:
+    """Return the metadata of a pod that the job owns; None for any other."""
+    return pod.metadata if pod is not None and pod.metadata.is_owned_by(job.uid) else None
+
+
 class Kube:
     """The cluster, as the operator sees it. Safe for concurrent calls."""
 
@@ -123,20 +131,24 @@ class Kube:
         found = await self.client.list(_WORKER_PODS, namespace, labels=labels)
         return tuple(pod for pod in found.items if pod is not None)
 
-    async def sandboxes(self, job: Metadata) -> AsyncGenerator[tuple[Metadata, ...], None]:
-        """Yield the sandbox pods that the job owns, in any state, some at a time."""
-        labels = resources.sandbox_selector(job.name)
-        async with aclosing(self.client.pages(_OWNED_PODS, job.namespace, labels=labels)) as pages:
-            async for page in pages:
-                pods = (each.metadata for each in page.items if each is not None)
-                if owned := tuple(pod for pod in pods if pod.is_owned_by(job.uid)):
-                    yield owned
+    async def delete_sandboxes(self, job: Metadata) -> None:
+        """Delete the sandbox pods that the job owns."""
+        await delete_each(
+            self.client,
+            _OWNED_PODS,
+            job.namespace,
+            labels=resources.sandbox_selector(job.name),
+            chosen=partial(_owned, job),
+            grace_s=_SANDBOX_GRACE_S,
+        )
 
     async def has_sandboxes(self, job: Metadata) -> bool:
         """Whether the job owns sandbox pods in any state."""
-        async with aclosing(self.sandboxes(job)) as found:
-            async for _ in found:
-                return True
+        labels = resources.sandbox_selector(job.name)
+        async with aclosing(self.client.pages(_OWNED_PODS, job.namespace, labels=labels)) as pages:
+            async for page in pages:
+                if any(_owned(job, pod) for pod in page.items):
+                    return True
         return False
 
     async def refusal(self, namespace: str, uid: str, *, since: datetime) -> str:

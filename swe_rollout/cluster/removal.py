@@ -1,7 +1,7 @@
-"""Removal: delete every RolloutJob of a cluster and wait until nothing of them is left.
+"""Removal: delete many objects, and every RolloutJob of a cluster with all that is left of them.
 
-`swe_rollout.cli.install` uses it before it prints what `kubectl delete` removes. kubectl alone
-would not ask, nor say which job waits for whose finalizer, and keeps the NetworkPolicies of
+`swe_rollout.cli.install` uses `delete_jobs` before it prints what `kubectl delete` removes. kubectl
+alone would not ask, nor say which job waits for whose finalizer, and keeps the NetworkPolicies of
 namespaces that had jobs. Kubernetes itself deletes what jobs own, so no operator has to run.
 """
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.job_objects import ROLLOUT_JOBS, list_job_heads
@@ -28,6 +29,19 @@ _OWN_POLICIES: Final = (
 _SHOWN: Final = 5
 
 
+class Identity(Protocol):
+    """What a deletion needs to know of an object."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def deletion_timestamp(self) -> object | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Remains:
     """What remains of a cluster's jobs."""
@@ -38,6 +52,36 @@ class Remains:
 
     def __str__(self) -> str:
         return f"{_count(len(self.jobs), 'job')}, {_count(len(self.pods), 'pod')}"
+
+
+async def delete_each(
+    client: ClusterClient,
+    kind: Kind[T],
+    namespace: str,
+    *,
+    labels: str,
+    chosen: Callable[[T], Identity | None],
+    grace_s: int,
+) -> None:
+    """Delete the objects that match the selector and that `chosen` identifies, page by page: there
+    may be thousands, and every deletion holds memory.
+
+    One that can't be deleted keeps no other of its page; then its error is raised.
+    """
+    async with aclosing(client.pages(kind, namespace, labels=labels)) as pages:
+        async for page in pages:
+            found = [each for each in map(chosen, page.items) if each is not None]
+            ended = await asyncio.gather(
+                *(
+                    client.delete(kind, each.namespace, each.name, uid=each.uid, grace_s=grace_s)
+                    for each in found
+                    if each.deletion_timestamp is None
+                ),
+                return_exceptions=True,
+            )
+            for error in ended:
+                if isinstance(error, BaseException):
+                    raise error
 
 
 async def find_remains(client: ClusterClient) -> Remains:

@@ -20,7 +20,8 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_f
 
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.objects import PODS, Json, OwnerReference, Pod
+from swe_rollout.cluster.objects import PODS, Json, Metadata, OwnerReference, Pod
+from swe_rollout.cluster.removal import delete_each
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import (
     ClusterError,
@@ -163,10 +164,22 @@ class PodProvider:
             if digests:
                 few = ",".join(sorted(digests))
                 selectors.append(f"{of_job},{pod_spec.EPISODE_LABEL} in ({few})")
+
+        def orphan(pod: Pod) -> Metadata | None:
+            return pod.metadata if self._is_orphan(pod, digests) else None
+
         for selector in selectors:
-            listed = await runtime.client.list(PODS, runtime.namespace, labels=selector)
-            orphans = [pod for pod in listed.items if self._is_orphan(pod, digests)]
-            await asyncio.gather(*(runtime.reaper.delete(pod) for pod in orphans))
+            try:
+                await delete_each(
+                    runtime.client,
+                    PODS,
+                    runtime.namespace,
+                    labels=selector,
+                    chosen=orphan,
+                    grace_s=1,
+                )
+            except ApiError as error:
+                log.warning("orphans_not_deleted", selector=selector, why=str(error))
 
     async def aclose(self) -> None:
         """End open sandboxes, delete every pod of this run, close the connections."""

@@ -16,6 +16,7 @@ import structlog
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS, Pod
+from swe_rollout.cluster.removal import delete_each
 from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import ClusterError, UnreachableError
 from swe_rollout.text.logs import shared_context
@@ -126,10 +127,14 @@ class PodReaper:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         try:
-            listed = await self._client.list(PODS, self._namespace, labels=self._selector)
-            left = [pod for pod in listed.items if pod.metadata.deletion_timestamp is None]
-            if left and not await self._delete_all():
-                await asyncio.gather(*(self.delete(pod) for pod in left))
+            await delete_each(
+                self._client,
+                PODS.heads,
+                self._namespace,
+                labels=self._selector,
+                chosen=lambda pod: pod.metadata,
+                grace_s=1,
+            )
         except (ClusterError, UnreachableError) as error:
             log.warning("run_pods_delete_failed", selector=self._selector, why=str(error))
 
@@ -156,7 +161,7 @@ class PodReaper:
         await asyncio.gather(*map(self._delete_closed, stuck))
         if self._is_batch_due(ended):
             # The batch spares failed pods: their status may still have to explain a failure.
-            if await self._delete_all(fields=f"status.phase={_ENDED}"):
+            if await self._delete_ended():
                 self._drop(ended)
             else:
                 await asyncio.gather(*map(self._delete_closed, ended))
@@ -172,9 +177,10 @@ class PodReaper:
         is_idle = not self._in_use and ended[-1].age_s >= IDLE_S
         return is_idle or ended[0].age_s >= BATCH_AFTER_S
 
-    async def _delete_all(self, *, fields: str = "") -> bool:
-        """Delete pods of the run in one request; False where that is forbidden."""
+    async def _delete_ended(self) -> bool:
+        """Delete the run's ended pods in one request; False where that is forbidden."""
         if self._may_batch:
+            fields = f"status.phase={_ENDED}"
             try:
                 await self._client.delete_all(
                     PODS, self._namespace, labels=self._selector, fields=fields, grace_s=1

@@ -65,6 +65,7 @@ async def test_the_orphans_of_few_episodes_are_selected_by_the_server(
     warm_pod = pod("warm", "Failed", labels=of_job | {WARM_LABEL: "waiting"})
     warm_pod["status"]["reason"] = "DeadlineExceeded"
     server, seen = KubeApi(pods=[*left, warm_pod]), list[str]()
+    server.page = 30
 
     async def respond(request: web.Request) -> web.StreamResponse:
         response = await server.respond(request)
@@ -72,6 +73,7 @@ async def test_the_orphans_of_few_episodes_are_selected_by_the_server(
         if is_list and JOB_LABEL in request.query.get("labelSelector", ""):
             assert isinstance(response, web.Response)
             found = json.loads(response.text or "")["items"]
+            assert len(found) <= server.page
             seen.extend(each["metadata"]["name"] for each in found)
         return response
 

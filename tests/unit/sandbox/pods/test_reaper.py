@@ -156,17 +156,19 @@ async def test_a_batch_that_fails_keeps_no_other_pod(
     await until(lambda: sorted(server.deleted) == ["running-0", "running-1"])
 
 
-async def test_the_end_deletes_everything_by_one_request(reaper: Any) -> None:
-    server = server_of(one="Running", two="Succeeded")
-    ours = await reaper(server)
-    await ours.aclose()
-    assert batches(server) == [{"labelSelector": SELECTOR}]
+async def test_the_end_deletes_everything_page_by_page(reaper: Any) -> None:
+    server = server_of(**many("Running", 3), **many("Succeeded", 2))
+    server.page, left = 2, list[int]()
 
+    async def respond(request: web.Request) -> web.Response | None:
+        if request.method == "GET":
+            left.append(len(server.pods()))
+        return refusal(403, "Forbidden") if request.path.endswith("running-2") else None
 
-async def test_a_run_without_pods_writes_nothing_at_its_end(reaper: Any) -> None:
-    server = server_of()
+    server.hook = respond
     await (await reaper(server)).aclose()
-    assert batches(server) == []
+    assert left == [5, 3]
+    assert (sorted(server.pods()), batches(server)) == (["running-2", "succeeded-1"], [])
 
 
 def vacated(name: str) -> VacatedPod:
