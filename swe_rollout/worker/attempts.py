@@ -80,7 +80,7 @@ class Attempts(Protocol):
 
 
 class AttemptQueue:
-    """Attempts in the order in which they were added; one put back comes first.
+    """Attempts in the order in which they were added; one put back comes first, one put off last.
 
     Attempts are enumerated lazily, because a job may have millions.
     """
@@ -88,6 +88,7 @@ class AttemptQueue:
     def __init__(self) -> None:
         self._front: deque[Attempt] = deque()
         self._rest: Iterator[Attempt] = iter(())
+        self._last: deque[Attempt] = deque()
         self._size = 0
 
     def __len__(self) -> int:
@@ -100,16 +101,21 @@ class AttemptQueue:
 
     def pop(self) -> Attempt:
         """Remove and return the first attempt."""
-        attempt = self._front.popleft() if self._front else next(self._rest)
+        attempt = self._front.popleft() if self._front else next(self._rest, None)
         self._size -= 1
-        return attempt
+        return attempt or self._last.popleft()
 
     def put_back(self, attempt: Attempt) -> None:
         """Put an attempt before all others."""
         self._front.appendleft(attempt)
         self._size += 1
 
+    def put_off(self, attempt: Attempt) -> None:
+        """Put an attempt after all others."""
+        self._last.append(attempt)
+        self._size += 1
+
     def peek(self, count: int) -> tuple[Attempt, ...]:
         """Return up to `count` attempts from the front without removing them."""
         self._front.extend(islice(self._rest, max(0, count - len(self._front))))
-        return tuple(islice(self._front, count))
+        return tuple(islice(chain(self._front, self._last), count))

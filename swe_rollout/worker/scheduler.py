@@ -128,6 +128,8 @@ class EpisodeScheduler:
         self._journals = journals
         self._others = others
         self._refills = refills
+        self._theirs = set[EpisodeId]()
+        """Replacements that another process, which was alive then, is to play."""
         self.elsewhere = 0
         """Episodes that another process committed meanwhile."""
         self._queue = AttemptQueue()
@@ -231,13 +233,15 @@ class EpisodeScheduler:
 
     async def _played_elsewhere(self, episode: EpisodeId) -> Trajectory | None:
         """Return what another process has committed since, or is about to."""
-        if self._others is Others.NONE:
+        is_theirs = episode in self._theirs
+        if self._others is Others.NONE and not is_theirs:
             return None
         try:
             found = await self._patiently(self._store.find, episode)
         except DamagedRecordError:
             return None  # the commit says so
-        if found is None and self._others is Others.PLAYING and await self._chunks(episode):
+        waits = self._others is Others.PLAYING or (is_theirs and self._others is Others.POSSIBLE)
+        if found is None and waits and await self._chunks(episode):
             found = await self._committed_by_owner(episode)
         return found
 
@@ -287,7 +291,8 @@ class EpisodeScheduler:
 
     async def _commit(self, trajectory: Trajectory, first: Attempt) -> Trajectory:
         self._context.publish(PhaseBegan(trajectory.episode, Phase.COMMIT))
-        if not await self._patiently(self._store.commit, trajectory):
+        is_ours = await self._patiently(self._store.commit, trajectory)
+        if not is_ours:
             # An earlier write succeeded unnoticed, or another process was first: its record counts.
             log.info("already_committed")
             self.elsewhere += 1
@@ -297,8 +302,13 @@ class EpisodeScheduler:
                 log.warning("damaged_record_found", why=str(error), fix=error.fix)
                 return trajectory
         if self._refills and (by := replaced(trajectory, self._refills, self._context.publish)):
-            # First, because its group waits for it alone.
-            self._queue.put_back(Attempt(by, first.instance, 1))
+            replacement = Attempt(by, first.instance, 1)
+            if is_ours:
+                self._queue.put_back(replacement)  # First: its group waits for it alone.
+            else:
+                # Whoever committed the failure plays it now; if it dies, this one does at the end.
+                self._theirs.add(by)
+                self._queue.put_off(replacement)
         self._context.publish(Committed(trajectory))
         self._counts.add(trajectory)
         return trajectory

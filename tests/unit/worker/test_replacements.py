@@ -27,7 +27,7 @@ from swe_rollout.worker.attempts import replaced
 from swe_rollout.worker.backlog import Backlog, begin
 from swe_rollout.worker.failure_budget import BudgetSpentError
 from swe_rollout.worker.rerun import masked_records
-from swe_rollout.worker.scheduler import EpisodeScheduler
+from swe_rollout.worker.scheduler import EpisodeScheduler, Others
 from unit.worker.test_startup import startup_of
 from unit.worker.work_parts import TASK, job
 from unit.worker.worker_parts import LOST, NO_IMAGE, Listener, Shared, context, trajectory
@@ -74,6 +74,10 @@ class DyingListener(Listener):
                 raise Killed
 
 
+def attempt_of(sample: int) -> Attempt:
+    return Attempt(EpisodeId("demo", "a", sample), TASK, 1)
+
+
 def failing(*samples: int, by: Failure = LOST) -> Fails:
     return lambda episode: by if episode.sample in samples else None
 
@@ -96,6 +100,7 @@ class Life:
     publish: Listener = field(default_factory=Listener)
     budget: FailureBudget = field(default_factory=lambda: FailureBudget(max_masked_fraction=1))
     size: int = 1
+    others: Others = Others.NONE
 
     async def play(self, backlog: Backlog, monkeypatch: pytest.MonkeyPatch) -> EpisodeScheduler:
         monkeypatch.setattr(scheduler_module, "run_episode", self.policy.run_episode)
@@ -106,6 +111,7 @@ class Life:
             budget=self.budget,
             size=self.size,
             refills=backlog.refills,
+            others=self.others,
         )
         async for record in self.store.records(sorted(backlog.committed, key=str)):
             assert isinstance(record, Trajectory)
@@ -225,10 +231,34 @@ async def test_what_another_worker_committed_decides_whether_a_sample_is_replace
 ) -> None:
     backlog = await begun(store)
     for number, failure in ((0, None), (1, LOST)):
-        attempt = Attempt(EpisodeId("demo", "a", number), TASK, 1)
-        await store.commit(trajectory(attempt, failure=failure))
+        await store.commit(trajectory(attempt_of(number), failure=failure))
     # Here it is the other way round, but these records come too late.
-    await Life(store, Policy(failing(0))).play(backlog, monkeypatch)
+    policy = Policy(failing(0))
+    await Life(store, policy).play(backlog, monkeypatch)
+    assert await committed(store) == [0, 1, 2, 3, 5]
+    assert policy.played == [0, 1, 2, 3, 5], "the other worker plays its replacement at once"
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+async def test_what_another_worker_replaced_is_not_played_here_too(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, is_ended: bool
+) -> None:
+    class Beside(Policy):
+        async def run_episode(self, attempt: Attempt, context: JobContext) -> Trajectory:
+            if is_ended and attempt.episode.sample == 3:
+                await store.commit(trajectory(attempt_of(5)))
+            return await super().run_episode(attempt, context)
+
+    async def chunks(scheduler: EpisodeScheduler, episode: EpisodeId) -> int:
+        del scheduler
+        return await store.commit(trajectory(attempt_of(episode.sample)))
+
+    monkeypatch.setattr(EpisodeScheduler, "_chunks", chunks)
+    monkeypatch.setattr(scheduler_module, "OWNER_POLL_S", 0)
+    backlog, policy = await begun(store), Beside(failing())
+    await store.commit(trajectory(attempt_of(1), failure=LOST))
+    await Life(store, policy, others=Others.POSSIBLE).play(backlog, monkeypatch)
+    assert policy.played == [0, 2, 3]
     assert await committed(store) == [0, 1, 2, 3, 5]
 
 
