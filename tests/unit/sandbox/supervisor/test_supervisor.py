@@ -10,6 +10,7 @@ import subprocess
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from swe_rollout.sandbox.local import bubblewrap
 from swe_rollout.sandbox.local.pipe_channel import PipeChannel
 from swe_rollout.sandbox.session import bootstrap
 from swe_rollout.sandbox.session.session import Session
-from waits import PATIENCE_S
+from waits import PATIENCE_S, until
 
 _NAMESPACES = (
     *("bwrap", "--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL"),
@@ -231,6 +232,28 @@ async def test_of_a_relay_that_sends_too_few_pipes_it_keeps_none(tmp_path: Path)
     assert await asyncio.to_thread(_send_one_pipe, name) == b""
     assert (await session.exec("echo well")).stdout == b"well\n"
     await session.close()
+
+
+@pytest.mark.threat(point=1)
+async def test_whoever_else_connects_neither_speaks_for_the_session_nor_ends_it(
+    tmp_path: Path,
+) -> None:
+    """If another's key were first, the session would be the one that is refused."""
+    name, program = f"swe-rollout-test-{tmp_path.name}-{os.getpid()}", _program(tmp_path)
+    relay = [program, *bootstrap.relay_arguments(name)]
+    supervisor = await PipeChannel.start([program, "serve", "relay", "60000", name], env={})
+    try:
+        await until(lambda: f"@{name}\n" in Path("/proc/net/unix").read_text())
+        session = await _open(tmp_path, relay)
+        with pytest.raises(SandboxError):
+            await _open(tmp_path, relay)
+        with ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(socket.socket(socket.AF_UNIX)).connect(f"\0{name}")
+            assert (await session.exec("echo well")).stdout == b"well\n"
+        await session.close()
+    finally:
+        await supervisor.close()
 
 
 @pytest.mark.slow
