@@ -176,8 +176,10 @@ class ExecStream:
                     with suppress(aiohttp.ClientError, ConnectionError):
                         await self._socket.send_bytes(_CLOSE_STDIN)
                 await self._socket.close()
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError) as error:
             self._shut_down()
+            if isinstance(error, asyncio.CancelledError):
+                raise
         except (aiohttp.ClientError, ConnectionError):
             return  # The server has already closed it.
 

@@ -187,14 +187,14 @@ class PodProvider:
         pool, self._pool = self._pool, None
         if runtime is None:
             return
-        try:
+        async with AsyncExitStack() as stack:
+            # Each of them, whichever fails or is cancelled.
+            stack.push_async_callback(runtime.client.aclose)
+            stack.push_async_callback(runtime.watch.aclose)
+            stack.push_async_callback(runtime.reaper.aclose)
             if pool is not None:
                 await pool.aclose()
             await asyncio.gather(*(sandbox.close() for sandbox in list(runtime.running)))
-            await runtime.reaper.aclose()
-        finally:
-            await runtime.watch.aclose()
-            await runtime.client.aclose()
 
     def _reserve_name(
         self, runtime: PodRuntime, request: SandboxRequest, cleanup: AsyncExitStack

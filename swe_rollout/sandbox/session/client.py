@@ -141,14 +141,19 @@ class SupervisorClient:
         """End the supervisor and all that runs. Idempotent; never raises."""
         was_open = self._current.lost is None
         self._current.lose(SandboxError("the sandbox is closed", fix="use it before close()"))
-        if was_open:
-            await self._sender.say_goodbye()
-        self._acknowledgements.stop()
-        await self._tasks.stop()
+        async with AsyncExitStack() as stack:
+            # Each of them, whichever is cancelled: a stream left open would hold its connection.
+            if self._opener is not None:
+                stack.push_async_callback(self._opener.close)
+            stack.push_async_callback(self._close_channel)
+            stack.push_async_callback(self._tasks.stop)
+            stack.callback(self._acknowledgements.stop)
+            if was_open:
+                await self._sender.say_goodbye()
+
+    async def _close_channel(self) -> None:
         with suppress(SandboxError):
             await self._current.connection.channel.close()
-        if self._opener is not None:
-            await self._opener.close()
 
     async def _result(self, pending: PendingRequest, timeout_s: float) -> ExecResult:
         """Wait for a result; replace a silent stream once, if there is an opener."""

@@ -266,3 +266,24 @@ async def test_a_server_without_a_known_protocol_is_refused(connect: Connect) ->
 
     with pytest.raises(SandboxError, match="unknown protocol"):
         await opened(connect, play, protocols=())
+
+
+async def test_a_close_that_is_cancelled_leaves_no_connection(connect: Connect) -> None:
+    ended = asyncio.Event()
+
+    async def play(socket: web.WebSocketResponse) -> None:
+        await socket.receive()  # stdin's end
+        try:
+            await socket.receive()
+        finally:
+            ended.set()
+
+    stream = await opened(connect, play)
+    reading = asyncio.create_task(stream.receive())
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(stream.close())
+    await asyncio.sleep(0)
+    reading.cancel()
+    closing.cancel()
+    await asyncio.gather(reading, closing, return_exceptions=True)
+    await asyncio.wait_for(ended.wait(), PATIENCE_S)

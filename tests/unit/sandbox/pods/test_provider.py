@@ -12,9 +12,11 @@ from aiohttp import web
 
 from kube_api import KubeApi, pod, refusal
 from swe_rollout.cluster.client import ClusterClient
+from swe_rollout.cluster.watch import PodWatch
 from swe_rollout.errors import PrerequisiteError
 from swe_rollout.sandbox.pods.pod_spec import EPISODE_LABEL, JOB_LABEL, RUN_LABEL
 from swe_rollout.sandbox.pods.provider import PodProvider
+from swe_rollout.sandbox.pods.reaper import PodReaper
 from swe_rollout.sandbox.pods.warm_spec import WARM_LABEL
 from swe_rollout.spec.pod_template import PodTemplate
 from swe_rollout.spec.sandbox import PodSandbox
@@ -87,3 +89,32 @@ async def test_the_orphans_of_few_episodes_are_selected_by_the_server(
     assert sorted(server.deleted) == sorted(["warm", *(f"left-{n}" for n in range(ours))])
     assert sorted(seen) == sorted(server.deleted), "no other pod was read"
     await pods.aclose()
+
+
+@pytest.mark.parametrize("closing", [PodReaper, PodWatch, None])
+async def test_an_end_that_is_cancelled_closes_every_connection(
+    closing: type[PodReaper | PodWatch] | None, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connect(KubeApi().respond)
+
+    async def connected(context: str | None) -> ClusterClient:
+        del context
+        return client
+
+    monkeypatch.setattr(ClusterClient, "connect", connected)
+    pods = PodProvider(PodSandbox(namespace="default"), job="job")
+    await pods.delete_orphans([])
+    if closing is not None:
+        close = closing.aclose
+
+        async def cancelled(this: Any) -> None:
+            ending.cancel()
+            await close(this)
+
+        monkeypatch.setattr(closing, "aclose", cancelled)
+    ending = asyncio.create_task(pods.aclose())
+    await asyncio.gather(ending, return_exceptions=True)
+    assert ending.cancelled() == (closing is not None)
+    assert client.transport._session is None
+    left = {task.get_name() for task in asyncio.all_tasks()}
+    assert not left & {"pod-watch", "pod-reaper"}

@@ -221,6 +221,16 @@ async def test_a_frame_that_was_sent_before_is_tampering(far: _FarEnd, running: 
         await other
 
 
+async def test_a_close_that_is_cancelled_closes_the_channel(far: _FarEnd) -> None:
+    far.reads.clear()
+    closing = asyncio.create_task(far.session.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    assert far.closed == 1
+    far.reads.set()
+
+
 async def test_a_supervisor_that_hangs_is_an_error(
     far: _FarEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
