@@ -35,7 +35,7 @@ from cluster.site import (
     opened,
     until,
 )
-from e2e.command import COMMAND, printed_json, swe_rollout
+from e2e.command import COMMAND, printed_json, started, swe_rollout
 from swe_rollout import LaunchedJob, RolloutJob
 from swe_rollout.errors import UsageError
 from swe_rollout.launcher.job_result import JobFailedError, JobRefusedError, JobTimeoutError
@@ -230,7 +230,7 @@ def test_an_interrupt_leaves_the_job_running_and_says_how_to_end_it(
     path = written(tmp_path, job("left", ["gold"] * 8, parallelism=1))
     command = [*COMMAND, "launch", str(path), "--display", "plain"]
     heard: list[str] = []
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as follower:
+    with started(command, stderr=subprocess.PIPE) as follower:
         reader = threading.Thread(target=lambda: heard.extend(follower.stderr or ()))
         reader.start()
         until(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import time
 import uuid
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.command import COMMAND, Job, job_writer, printed_json, swe_rollout
+from e2e.command import COMMAND, Job, job_writer, printed_json, started, swe_rollout
 from e2e.records import check, read_bytes
 from swe_rollout.store.bucket import Bucket
 from swe_rollout.store.layout import parse_trajectory_key
@@ -77,12 +76,10 @@ def test_pods_and_s3_give_the_verdicts_of_local_sandboxes(
 def test_sigkill_in_the_middle_loses_and_doubles_nothing(job_file: Callable[..., Job]) -> None:
     job = job_file(scenarios=["gold", "wrong", "gold", "empty"])
     command = [*COMMAND, "run", str(job.path), "--sandbox", "pod"]
-    run = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not stored(job) and time.monotonic() < deadline and run.poll() is None:
-        time.sleep(0.2)
-    run.send_signal(signal.SIGKILL)
-    run.wait()
+    with started(command) as run:
+        deadline = time.monotonic() + 120
+        while not stored(job) and time.monotonic() < deadline and run.poll() is None:
+            time.sleep(0.2)
     before = stored(job)
 
     state = printed_json(swe_rollout("run", str(job.path), "--sandbox", "pod", "-o", "json"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -27,6 +27,7 @@ from cluster.pods import (
     request,
     until,
 )
+from e2e.command import started
 from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
 from swe_rollout.cluster.objects import PODS, OwnerReference, Pod
@@ -398,21 +399,13 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_pods_of_a_killed_worker_end_by_themselves_and_are_deleted(
     client: ClusterClient,
 ) -> None:
-    worker = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        WORKER,
-        spec(cap=1).model_dump_json(),
-        JOB,
-        BUSYBOX,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert worker.stdout is not None
-    while b"ready" not in (line := await asyncio.wait_for(worker.stdout.readline(), 60)):
-        assert line, "the worker ended"
-    (left,) = await waiting(client)
-    worker.send_signal(signal.SIGKILL)
-    await worker.wait()
+    command = [sys.executable, "-c", WORKER, spec(cap=1).model_dump_json(), JOB, BUSYBOX]
+    with started(command, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        async with asyncio.timeout(60):
+            while "ready" not in (line := await asyncio.to_thread(worker.stdout.readline)):
+                assert line, "the worker ended"
+        (left,) = await waiting(client)
 
     async def ended() -> bool:
         return (await client.get(PODS, NAMESPACE, left.metadata.name)).status.phase == "Succeeded"

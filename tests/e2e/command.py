@@ -49,17 +49,24 @@ def swe_rollout(
 
 
 @contextmanager
+def started(
+    command: Sequence[str], *, stdout: int = subprocess.DEVNULL, stderr: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a process, and kill it at the end of the block, also of a test that fails."""
+    with subprocess.Popen(command, cwd=ROOT, stdout=stdout, stderr=stderr, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
 def scripted_server(*arguments: str) -> Iterator[str]:
     """Serve the scripted policy over sqlparse, as SGLang would; the server's address."""
     served = [*COMMAND, "engine", "serve-scripted", "--include", "sqlparse*", *arguments]
-    with subprocess.Popen(
-        served, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
+    with started(served, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
-        try:
-            yield server.stdout.readline().strip()
-        finally:
-            server.terminate()
+        yield server.stdout.readline().strip()
 
 
 def printed_json(done: subprocess.CompletedProcess[str]) -> Any:
