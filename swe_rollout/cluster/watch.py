@@ -8,6 +8,7 @@ dead.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 
@@ -24,7 +25,8 @@ from swe_rollout.text.logs import shared_context
 log = structlog.get_logger()
 
 _PAUSE_S = 1.0
-"""The longest pause before resuming a watch; doubled per failure, up to `_MAX_PAUSE_S`."""
+"""The longest pause before resuming a watch; doubled per failure, up to `_MAX_PAUSE_S`. Watches
+that end in an orderly way begin no more often."""
 _MAX_PAUSE_S = 15.0
 
 
@@ -109,27 +111,27 @@ class PodWatch:
                 wait=wait_random_exponential(multiplier=_PAUSE_S, max=_MAX_PAUSE_S),
                 before_sleep=_log_interruption,
             )
+            began = time.monotonic()
             try:
                 await retrying(self._list_and_watch)
             except ApiError as error:
                 self._fail(error)
                 return
+            # A server or a proxy may end every watch at once.
+            await asyncio.sleep(max(0.0, began + _PAUSE_S - time.monotonic()))
 
     async def _list_and_watch(self) -> None:
-        """Watch until the server ends the watch in an orderly way; list first if necessary."""
-        while True:
-            try:
-                if not self._version:
-                    await self._list()
-                await self._watch()
-            except ApiError as error:
-                if error.gone or error.unauthorized:
-                    # After a 401, the list request is what renews the credentials.
-                    self._version = ""
-                if not error.gone:
-                    raise
-            else:
-                return
+        """Watch until the watch ends in an orderly way or is too old; list first if necessary."""
+        try:
+            if not self._version:
+                await self._list()
+            await self._watch()
+        except ApiError as error:
+            if error.gone or error.unauthorized:
+                # After a 401, the list request is what renews the credentials.
+                self._version = ""
+            if not error.gone:
+                raise
 
     async def _list(self) -> None:
         found = await self._client.list(PODS, self._namespace, labels=self._selector)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,9 @@ def pod(uid: str, *, version: str, phase: str = "Pending") -> dict[str, Any]:
 
 def event(kind: str, body: dict[str, Any]) -> dict[str, Any]:
     return {"type": kind, "object": body}
+
+
+EXPIRED = event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
 
 
 def script(*, lists: list[list[dict[str, Any]]], watches: list[Any]) -> JobServer:
@@ -64,8 +68,7 @@ async def test_a_follower_sees_a_pod_change_and_go(watching: Any) -> None:
 
 
 async def test_a_version_that_is_too_old_is_listed_again(watching: Any) -> None:
-    expired = event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
-    for refusal in (410, [expired]):
+    for refusal in (410, [EXPIRED]):
         lists = [[pod("a", version="9")], [pod("a", version="20", phase="Running")]]
         server = script(lists=lists, watches=[refusal, []])
         watch = await watching(server)
@@ -73,6 +76,26 @@ async def test_a_version_that_is_too_old_is_listed_again(watching: Any) -> None:
             await asyncio.wait_for(follower.changed(), PATIENCE_S)
             assert follower.pod.status.phase == "Running"
         assert server.requests[:3] == ["GET", "watch from 10", "GET"]
+
+
+@pytest.mark.parametrize("end", [410, [EXPIRED]], ids=["refused", "expired"])
+async def test_watches_that_end_at_once_are_not_resumed_at_once(
+    watching: Any, monkeypatch: pytest.MonkeyPatch, end: Any
+) -> None:
+    server, seen = script(lists=[[]], watches=[end] * 9), list[int]()
+
+    async def pause(seconds: float) -> None:
+        assert 0 < seconds <= 3600
+        seen.append(sum(each.startswith("watch") for each in server.requests))
+        if len(seen) == 3:
+            await asyncio.Event().wait()
+
+    slow = SimpleNamespace(**vars(asyncio) | {"sleep": pause})
+    monkeypatch.setattr(watch_module, "asyncio", slow)
+    monkeypatch.setattr(watch_module, "_PAUSE_S", 3600)
+    await watching(server)
+    await until(lambda: len(seen) == 3)
+    assert seen == [1, 2, 3]
 
 
 async def test_a_pod_deleted_between_watches_is_gone_after_the_next_list(
