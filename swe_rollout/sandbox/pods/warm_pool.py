@@ -131,7 +131,9 @@ class WarmPool:
         starts, self._starts = self._starts, []
         for start in starts:
             start.task.cancel()
-        await asyncio.gather(*(start.task for start in starts), return_exceptions=True)
+        ended = await asyncio.gather(*(start.task for start in starts), return_exceptions=True)
+        # One that was up a moment before, and that `_collect` no longer finds.
+        self._ready += [found for found in ended if isinstance(found, _WarmPod)]
         return await self._close_ready() or bool(starts)
 
     async def _next_pod(self, request: SandboxRequest) -> _WarmPod | None:

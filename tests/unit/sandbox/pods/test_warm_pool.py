@@ -197,6 +197,25 @@ async def test_released_capacity_is_not_taken_back_for_a_while(
     await until(lambda: pool.ready == 1)
 
 
+async def test_a_pod_that_comes_up_while_capacity_is_released_is_ended(
+    pool: WarmPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await one_waits(pool)
+    up, (found,) = asyncio.Event(), pool._ready.copy()
+
+    async def bring_up(_: object) -> object:
+        await up.wait()
+        return found
+
+    pool._ready.clear()
+    monkeypatch.setattr(pool, "_bring_up", bring_up)
+    pool._start("image:1")
+    await asyncio.sleep(0)
+    up.set()
+    assert await asyncio.create_task(pool.release_all())
+    assert found.pod not in pool._runtime.running
+
+
 async def test_two_claims_in_one_process_never_get_one_pod(pool: WarmPool) -> None:
     await one_waits(pool)
     claimed = await asyncio.gather(*(pool.claim(request(sample)) for sample in range(3)))
