@@ -8,14 +8,28 @@ are as isolated as sandboxes, and are deleted when every image is pulled or has 
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
+import structlog
+
+from swe_rollout.cluster.api_error import ApiError
 from swe_rollout.cluster.client import ClusterClient
-from swe_rollout.cluster.objects import DAEMON_SETS, PODS, ContainerStatus, Json, Pod
+from swe_rollout.cluster.objects import (
+    DAEMON_SETS,
+    PODS,
+    ContainerStatus,
+    Head,
+    Json,
+    Metadata,
+    Pod,
+)
+from swe_rollout.cluster.removal import delete_each
 from swe_rollout.sandbox.base import Role, SandboxRequest
 from swe_rollout.sandbox.pods import pod_spec
 from swe_rollout.sandbox.pods.diagnose import PULL_REASONS
@@ -23,8 +37,15 @@ from swe_rollout.sandbox.pods.isolation import ensure_isolation
 from swe_rollout.spec.sandbox import PodSandbox
 from swe_rollout.types.episode import EpisodeId
 
+log = structlog.get_logger()
+
 IMAGES_PER_POD: Final = 8
 _LABEL: Final = f"{pod_spec.PREFIX}/prefetch"
+_SECONDS: Final = f"{pod_spec.PREFIX}/prefetch-seconds"
+"""Label: how long after its creation a DaemonSet is in use at most."""
+_NUMBER: Final = re.compile("[0-9]{1,9}")
+_END_S: Final = 300.0
+"""How long its deletion may take, if the API server has to be waited for."""
 _CONTAINER: Final = "image-"
 _RESOURCES: Final = {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "64Mi"}}
 """Enough for a sleeping shell."""
@@ -57,13 +78,14 @@ async def prefetch(
     """
     namespace = sandbox.namespace or client.namespace
     await ensure_isolation(client, namespace)
+    await _delete_left(client, namespace)
     todo = sorted(set(images))
     for start in range(0, len(todo), IMAGES_PER_POD):
         few = todo[start : start + IMAGES_PER_POD]
         name = f"swe-rollout-prefetch-{secrets.token_hex(4)}"
-        manifest = daemon_set(few, sandbox, name=name)
-        await client.create(DAEMON_SETS, namespace, manifest)
+        manifest = daemon_set(few, sandbox, name=name, within_s=within_s)
         try:
+            await client.create(DAEMON_SETS, namespace, manifest)
             found = await _DaemonSetProgress(client, namespace, name, few).until_settled(within_s)
         finally:
             await asyncio.shield(client.delete(DAEMON_SETS, namespace, name, grace_s=1))
@@ -71,7 +93,25 @@ async def prefetch(
             yield each
 
 
-def daemon_set(images: Sequence[str], sandbox: PodSandbox, *, name: str) -> Json:
+async def _delete_left(client: ClusterClient, namespace: str) -> None:
+    """Delete what killed processes have left in the namespace, which nothing else ends."""
+    now = client.transport.now()
+
+    def expired(found: Head) -> Metadata | None:
+        created, lasts = found.metadata.creation_timestamp, found.metadata.labels.get(_SECONDS, "")
+        if created is None or not _NUMBER.fullmatch(lasts):
+            return None
+        age = now - datetime.fromisoformat(created)
+        return found.metadata if age > timedelta(seconds=int(lasts)) else None
+
+    try:
+        heads = DAEMON_SETS.heads
+        await delete_each(client, heads, namespace, labels=_LABEL, chosen=expired, grace_s=1)
+    except ApiError as error:
+        log.warning("prefetch_not_cleaned", namespace=namespace, why=str(error))
+
+
+def daemon_set(images: Sequence[str], sandbox: PodSandbox, *, name: str, within_s: float) -> Json:
     """Build the DaemonSet whose pods have a container for each image."""
     placeholder = SandboxRequest(EpisodeId(name, "", 0), Role.AGENT, images[0], "/")
     owner = pod_spec.RunIdentity(run=name, started="")
@@ -91,8 +131,9 @@ def daemon_set(images: Sequence[str], sandbox: PodSandbox, *, name: str) -> Json
         # The NetworkPolicy selects pods by this label.
         pod_spec.ROLE_LABEL: Role.AGENT.value,
     }
+    lasts = {_SECONDS: str(round(within_s + _END_S))}
     return {
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": labels | lasts},
         "spec": {
             "selector": {"matchLabels": {_LABEL: name}},
             "template": {"metadata": {"labels": labels}, "spec": spec},
