@@ -106,7 +106,7 @@ class _Tail:
                 if not (error.invalid or error.unauthorized or error.code in TRANSIENT):
                     raise
             except UnreachableError:
-                continue
+                is_over = False  # what was cut off is read again
             if is_over:
                 return
             await asyncio.sleep(_RESUME_S)

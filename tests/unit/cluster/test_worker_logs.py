@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -94,14 +95,22 @@ async def test_a_worker_that_was_restarted_in_place_has_the_log_of_the_one_befor
 
 
 async def test_a_followed_log_loses_and_doubles_nothing_when_the_connection_is_cut(
-    connect: Connect,
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = Workers()
     jobs = await open_jobs(connect, workers.respond)
     lines: list[LogLine] = []
+    requests_at_pause: list[int] = []
 
+    async def pause(seconds: float) -> None:
+        assert seconds > 0
+        requests_at_pause.append(len(workers.since))
+
+    quick = SimpleNamespace(**vars(asyncio) | {"sleep": pause})
+    monkeypatch.setattr(worker_logs, "asyncio", quick)
     async with asyncio.timeout(PATIENCE_S):
         await follow_logs(jobs, "ns", "demo", on_line=lines.append)
 
     assert sorted(line.text for line in lines) == ["first", "from b", "last"]
     assert workers.since == ["", "2026-01-01T00:00:01Z"]
+    assert requests_at_pause == [1], "a proxy that cuts each stream is not asked without a pause"
