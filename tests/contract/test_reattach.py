@@ -16,6 +16,7 @@ from contract.cut_channel import CutStreamOpener
 from swe_rollout.errors import SandboxError
 from swe_rollout.sandbox.session import connection
 from swe_rollout.sandbox.session.channel import RelayEndedError, StreamLostError
+from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.sandbox.session.session import Session
 from swe_rollout.types.deadline import CLOCK, Deadline
 from waits import PATIENCE_S, stands, until
@@ -234,3 +235,15 @@ async def test_a_session_that_never_comes_back_is_given_up(
         await session.exec("true")
     await asyncio.wait_for(opener.channels[0].process.wait(), PATIENCE_S)
     await session.close()
+
+
+async def test_another_process_attaches_though_its_first_greeting_was_lost(
+    tmp_path: Path, opener: CutStreamOpener
+) -> None:
+    lives = [SessionLife(bytes(32), number, tried) for number, tried in ((0, 0), (1, 0), (1, 1))]
+    for life in lives:
+        channel = await (opener.open() if opener.channels else opener.start())
+        session = await Session.open(channel, workdir=str(tmp_path), life=life)
+        opener.now.cut()
+        await session.close()
+    await opener.close()

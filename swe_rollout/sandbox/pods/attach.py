@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
 import structlog
@@ -112,14 +113,16 @@ class PodAttachment:
             wait=wait_exponential(multiplier=_POLL_S, max=1.0),
             reraise=True,
         )
-        return await retrying(
-            open_session,
-            pod,
-            self.runtime,
-            workdir=self.request.workdir,
-            life=self.life,
-            timeout_s=_GREETING_S,
-        )
+        lives = (replace(self.life, tried=tried) for tried in count())
+
+        async def attempt() -> Session:
+            # The supervisor may have taken the stream before, whose greeting was lost.
+            workdir, life = self.request.workdir, next(lives)
+            return await open_session(
+                pod, self.runtime, workdir=workdir, life=life, timeout_s=_GREETING_S
+            )
+
+        return await retrying(attempt)
 
     async def _check(self, session: Session) -> None:
         """Return once nothing runs, if nothing was begun since the mark that matters."""

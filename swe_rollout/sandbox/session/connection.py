@@ -115,7 +115,7 @@ class Handshake:
     def __init__(self, life: SessionLife | None = None) -> None:
         self._life = life or SessionLife()
         self._key = self._life.key or secrets.token_bytes(KEY_BYTES)
-        self._streams = self._life.first
+        self._streams = self._life.first + self._life.tried
 
     async def connect(self, channel: Channel, *, timeout_s: float) -> SupervisorConnection:
         """Bring the supervisor, if wanted, and start a stream. Closes the channel on failure.

@@ -57,6 +57,8 @@ class SessionLife:
     """The key; None for a random one, with which no other process can continue the session."""
     number: int = 0
     """0 for the process that begins the session and sends the key; later processes count up."""
+    tried: int = 0
+    """Streams of this life that may have begun and were lost: the next one has a higher number."""
 
     @property
     def first(self) -> int:

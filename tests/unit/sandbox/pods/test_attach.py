@@ -19,6 +19,7 @@ from swe_rollout.sandbox.pods.attach import PodAttachment
 from swe_rollout.sandbox.pods.pod_spec import RUN_LABEL, RunIdentity, pod_manifest
 from swe_rollout.sandbox.pods.reaper import PodReaper
 from swe_rollout.sandbox.pods.running import PodRuntime, RunningPod
+from swe_rollout.sandbox.session.channel import StreamLostError
 from swe_rollout.sandbox.session.frames import SupervisorState
 from swe_rollout.sandbox.session.keys import SessionLife
 from swe_rollout.spec.sandbox import PodSandbox
@@ -27,6 +28,7 @@ from unit.sandbox.pods.conftest import READY, REQUEST, UNSCHEDULABLE
 
 OWNER = RunIdentity("run", "now")
 SELECTOR = f"{RUN_LABEL}=run"
+_OPEN = PodAttachment._session
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -130,6 +132,24 @@ async def test_a_supervisor_that_does_not_answer_costs_a_bounded_time(
     session.states = [SupervisorState(4, 1)]
     assert await attachment.run(delta=1) is None
     assert (session.closed, len(api.deleted)) == (True, 1)
+
+
+async def test_a_stream_after_one_that_was_lost_has_another_number(
+    attachment: PodAttachment, session: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    async def opened(*_: object, life: SessionLife, **__: object) -> Living:
+        tried.append(life.tried)
+        if len(tried) < 3:
+            raise StreamLostError("the greeting was lost")
+        return session
+
+    monkeypatch.setattr(module, "_POLL_S", 0.0)
+    monkeypatch.setattr(module, "open_session", opened)
+    monkeypatch.setattr(PodAttachment, "_session", _OPEN)
+    assert await attachment.run(delta=1) is not None
+    assert tried == [0, 1, 2]
 
 
 async def test_a_stream_that_can_not_be_opened_ends_the_pod(
