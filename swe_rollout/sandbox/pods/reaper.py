@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -127,6 +128,10 @@ class PodReaper:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         try:
+            if self._closed:
+                # One request for most of them; those that it leaves follow one by one.
+                with suppress(ClusterError, UnreachableError):
+                    await self._delete_ended()
             await delete_each(
                 self._client,
                 PODS.heads,

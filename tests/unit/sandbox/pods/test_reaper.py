@@ -156,6 +156,12 @@ async def test_a_batch_that_fails_keeps_no_other_pod(
     await until(lambda: sorted(server.deleted) == ["running-0", "running-1"])
 
 
+async def test_a_run_without_pods_writes_nothing_at_its_end(reaper: Any) -> None:
+    server = server_of()
+    await (await reaper(server)).aclose()
+    assert (batches(server), server.deleted) == ([], [])
+
+
 async def test_the_end_deletes_everything_page_by_page(reaper: Any) -> None:
     server = server_of(**many("Running", 3), **many("Succeeded", 2))
     server.page, left = 2, list[int]()
@@ -167,8 +173,9 @@ async def test_the_end_deletes_everything_page_by_page(reaper: Any) -> None:
 
     server.hook = respond
     await (await reaper(server)).aclose()
-    assert left == [5, 3]
-    assert (sorted(server.pods()), batches(server)) == (["running-2", "succeeded-1"], [])
+    # The first request takes those that ended.
+    assert (left, len(batches(server))) == ([3, 1], 1)
+    assert sorted(server.pods()) == ["running-2"]
 
 
 def vacated(name: str) -> VacatedPod:
