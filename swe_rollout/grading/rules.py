@@ -184,7 +184,8 @@ def of_exit(statuses: Mapping[str, TestStatus], exit_code: int) -> tuple[str, ..
 
 
 def shown(findings: Iterable[str]) -> tuple[str, ...]:
-    """Return the first findings, and how many more there are."""
+    """Return the first findings, as text that can be stored, and how many more there are."""
     known = tuple(findings)
+    first = tuple(each.encode(errors="replace").decode() for each in known[:_SHOWN])
     more = len(known) - _SHOWN
-    return (*known[:_SHOWN], f"and {more} more like the last one") if more > 0 else known
+    return (*first, f"and {more} more like the last one") if more > 0 else first

@@ -16,10 +16,12 @@ from swe_rollout.errors import GraderError, SandboxError, TaskError
 from swe_rollout.grading import build_files, rules, steering
 from swe_rollout.grading.blind_files import TestFile, may_be_blind, other_files
 from swe_rollout.grading.program import program
+from swe_rollout.grading.shadows import find_shadows
 from swe_rollout.sandbox import folders, repository, workspace
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.sandbox.patch_text import file_diff, file_diffs, touched_paths
 from swe_rollout.sandbox.repository import Patch
+from swe_rollout.sandbox.session.frames import encoded
 from swe_rollout.types.instance import FolderTask, Instance
 
 _DOES_NOT_APPLY = 60
@@ -70,7 +72,7 @@ class WorkingTree:
             return AppliedPatch("it changes too many files")
         changed = {
             path.removeprefix("./")
-            for path in result.stdout.decode(errors="replace").split("\0")
+            for path in result.stdout.decode(errors="surrogateescape").split("\0")
             if path
         }
         if odd := next((path for path in changed if _is_unsafe(path)), None):
@@ -86,7 +88,8 @@ class WorkingTree:
         # Like this, a patch of many files takes seconds.
         undone = list(await asyncio.to_thread(task.undone, changed))
         restored = {each.path for each in undone}
-        undone += await self._shadows(await asyncio.to_thread(task.shadows, changed), restored)
+        modules = await asyncio.to_thread(task.shadows, changed)
+        undone += await find_shadows(self.sandbox, self.base, modules, restored)
         undone += await self._build_files(changed - restored - task.gold)
         if len(undone) > steering.MOST:
             return AppliedPatch(
@@ -97,7 +100,7 @@ class WorkingTree:
             result = await self.sandbox.exec(
                 _script("hidden_tests.sh"),
                 env={"BASE": self.base, "CHECK": ""},
-                stdin=f"{listing}\n".encode(),
+                stdin=encoded(f"{listing}\n"),
                 timeout_s=repository.STEP_S,
             )
             if result.exit_code in (_DOES_NOT_APPLY, _PATCH_IN_THE_WAY) and not result.timed_out:
@@ -139,36 +142,6 @@ class WorkingTree:
         except (OSError, SandboxError, UnicodeDecodeError):
             return None
 
-    async def _shadows(
-        self, candidates: Iterable[steering.Shadow], restored: Collection[str]
-    ) -> list[steering.Undone]:
-        """Return the modules that would be imported in place of others, such as restored ones."""
-        listing = "".join(
-            f"{each.folder}\t{each.name}"
-            f"\t{int(each.name in steering.IMPORTED or each.module in restored)}"
-            f"\t{int(each.is_searched)}\t{each.path}\n"
-            for each in candidates
-            if each.path not in restored
-        )
-        if not listing:
-            return []
-        result = await self.sandbox.exec(
-            _script("shadows.sh"),
-            env={"BASE": self.base},
-            stdin=listing.encode(),
-            timeout_s=repository.STEP_S,
-            max_output=_MAX_PATHS_BYTES,
-        )
-        if not result.ok:
-            raise GraderError(
-                "new modules could not be compared with what is installed",
-                why=repository.failure_text(result),
-            )
-        return [
-            steering.Undone(path, f"adds {path}, which would be imported in place of another")
-            for path in result.stdout.decode(errors="replace").splitlines()
-        ]
-
     async def read_tests(self) -> tuple[TestFile, ...]:
         """Add the hidden tests and read their files; return none if the patch prevents it."""
         if await self.add_hidden_tests(self.instance.test_patch, only_try=False) is not None:
@@ -192,7 +165,7 @@ class WorkingTree:
         result = await self.sandbox.exec(
             _script("hidden_tests.sh"),
             env={"BASE": self.base, "CHECK": "yes" if only_try else ""},
-            stdin=f"{listing}\n{test_patch}".encode(errors="replace"),
+            stdin=encoded(f"{listing}\n{test_patch}"),
             timeout_s=repository.STEP_S,
         )
         if result.exit_code == _PATCH_IN_THE_WAY and not result.timed_out:

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from swe_rollout.sandbox.patch_text import quoted, unquoted
+from swe_rollout.sandbox.patch_text import unquoted, written
 
 _NO_NEWLINE = "\\ No newline at end of file"
 _CHUNK = 52
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_PLAIN = re.compile(r"[ !#-\[\]-~]+")
 _HEAD = re.compile(r'diff --git ("a/.*"|a/.*) ("b/.*"|b/.*)')
 _MAX_FILE_BYTES = 64 << 20
 
@@ -72,7 +71,7 @@ def parse(text: str) -> tuple[Entry, ...]:
 
 
 def _lines(entry: Entry) -> Iterator[str]:
-    old, new = _quoted(f"a/{entry.path}"), _quoted(f"b/{entry.path}")
+    old, new = written(f"a/{entry.path}"), written(f"b/{entry.path}")
     yield f"diff --git {old} {new}"
     if entry.kind is Kind.GONE:
         yield "deleted file mode 100644"
@@ -174,9 +173,3 @@ def _of_head(line: str) -> str:
     if old[:2] != "a/" or new[:2] != "b/" or old[2:] != new[2:]:
         raise DeltaError("two paths")
     return old[2:]
-
-
-def _quoted(name: str) -> str:
-    if _PLAIN.fullmatch(name):
-        return name
-    return quoted(name.encode(errors="surrogateescape")).decode()

@@ -14,6 +14,7 @@ _NAMES = (b"--- ", b"+++ ", b"rename from ", b"rename to ", b"copy from ", b"cop
 _ESCAPES = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13}
 _QUOTED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_PLAIN = re.compile(r"[ !#-\[\]-~]+")
 _GLOB = re.compile(rb"[\\*?\[]")
 
 
@@ -33,7 +34,10 @@ class FileDiff:
     """One file's part of a diff; all parts together are the diff, byte for byte."""
 
     paths: tuple[str, ...]
-    """All paths that the part names, old and new, sorted; empty if it names none."""
+    """All paths that the part names, old and new, sorted; empty if it names none.
+
+    Bytes that are not UTF-8 become surrogates.
+    """
     data: bytes
 
 
@@ -41,7 +45,7 @@ def file_diffs(patch: bytes) -> tuple[FileDiff, ...]:
     """Split a diff in git's form into its files."""
     return tuple(
         FileDiff(
-            tuple(sorted({path.decode(errors="replace") for path in _paths(section)})),
+            tuple(sorted({path.decode(errors="surrogateescape") for path in _paths(section)})),
             patch[section.start : section.end],
         )
         for section in _sections(patch)
@@ -49,9 +53,13 @@ def file_diffs(patch: bytes) -> tuple[FileDiff, ...]:
 
 
 def touched_paths(patch: str) -> tuple[str, ...]:
-    """Return every path the diff names, old and new, sorted; relative to the repository."""
-    paths = {path for section in _sections(patch.encode()) for path in _paths(section)}
-    return tuple(sorted(path.decode(errors="replace") for path in paths))
+    """Return every path the diff names, old and new, sorted; relative to the repository.
+
+    Bytes of a path that are not UTF-8 become surrogates.
+    """
+    data = patch.encode(errors="replace")
+    paths = {path for section in _sections(data) for path in _paths(section)}
+    return tuple(sorted(path.decode(errors="surrogateescape") for path in paths))
 
 
 def binary_attributes(patch: bytes) -> bytes:
@@ -137,6 +145,13 @@ def quoted(path: bytes) -> bytes:
     )
 
 
+def written(name: str) -> str:
+    """Return a name as it stands in a diff's headers, quoted if it has to be."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return quoted(name.encode(errors="surrogateescape")).decode()
+
+
 def _pattern(path: bytes) -> bytes:
     """Return a git pattern, quoted, that matches this path alone."""
     return quoted(b"/" + _GLOB.sub(rb"\\\g<0>", path))
@@ -149,7 +164,8 @@ def file_diff(path: str, old: str | None, new: str | None) -> str:
     """
     if old == new:
         return ""
-    head = f"diff --git a/{path} b/{path}\n"
+    before_name, after_name = written(f"a/{path}"), written(f"b/{path}")
+    head = f"diff --git {before_name} {after_name}\n"
     if old is None:
         head += "new file mode 100644\n"
     if new is None:
@@ -158,8 +174,8 @@ def file_diff(path: str, old: str | None, new: str | None) -> str:
     if not before and not after:
         return head
     return (
-        f"{head}--- {'/dev/null' if old is None else f'a/{path}'}\n"
-        f"+++ {'/dev/null' if new is None else f'b/{path}'}\n"
+        f"{head}--- {'/dev/null' if old is None else before_name}\n"
+        f"+++ {'/dev/null' if new is None else after_name}\n"
         f"@@ -{_range(before)} +{_range(after)} @@\n"
         f"{''.join(f'-{line}' for line in before)}{''.join(f'+{line}' for line in after)}"
     )

@@ -193,6 +193,29 @@ async def test_a_patch_gets_what_it_has_earned(either: Project, repo: Path, name
         assert verdict.report.pass_to_pass == {"calc::zero": TestStatus.PASSED}
 
 
+async def test_files_beside_the_tests_are_undone_whatever_their_names(
+    project: Project, repo: Path
+) -> None:
+    """Names are bytes, and some bytes are special to shells."""
+    bytes_ = (
+        "\udcff",
+        "\udc81\udc88",
+        "\x01\x7f",
+        "\x0b\u2028",
+        "\r",
+        "\t",
+        "-n",
+        "a" * 250,
+        " \\*",
+    )
+    odd = {f"tests/{name}": "exit 0\n" for name in bytes_}
+    listed = project.changed(evaluation=replace(COMMANDS, commands=("sh tests/run.sh; ls tests",)))
+    verdict = await listed.grade(diff(repo, **{"calc.sh": WRONG + "x=1\n"}, **odd))
+    assert verdict.log_tail.endswith("\nnew.sh\nrun.sh\n")
+    assert len(verdict.integrity) == len(odd)
+    "".join(verdict.integrity).encode()
+
+
 @pytest.mark.parametrize("patch", ["", "\n \n"])
 async def test_an_empty_patch_is_graded_without_a_sandbox(project: Project, patch: str) -> None:
     verdict = await project.changed(image="not here").grade(patch)
