@@ -32,7 +32,8 @@ from swe_rollout.agent.parsers.base import (
     tool_named,
     typed,
 )
-from swe_rollout.agent.parsers.exact_calls import LeftOvers
+from swe_rollout.agent.parsers.exact_calls import LeftOvers, calls_of
+from swe_rollout.agent.parsers.made_up import refuse_made_up
 from swe_rollout.agent.parsers.tags import WS, Offsets, Values, ValueTags, parameters_of
 from swe_rollout.agent.tools.base import ToolSpec
 from swe_rollout.types.turn import CallStatus, ToolCall
@@ -124,6 +125,8 @@ class ElementGrammar(ToolCallParser):
     """Whether one newline on either side of a value is not part of it."""
     has_cdata: bool = False
     """Whether a value may be wrapped in CDATA."""
+    is_text: bool = False
+    """Whether results come as text, which a policy may make up."""
 
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
@@ -142,7 +145,8 @@ class ElementGrammar(ToolCallParser):
             reasoning=reasoning,
         )
         closers = (inner.closer, self.call.closer, *self.closers)
-        return LeftOvers(sampled, turn.values, closers).refuse(found)
+        kept = LeftOvers(sampled, turn.values, closers).refuse(found)
+        return refuse_made_up(sampled, kept, reasoning) if self.is_text else calls_of(kept)
 
     def _read(self, turn: TaggedTurn, opener: Mark) -> Found:
         start = opener.end
@@ -256,6 +260,7 @@ FUNCTION_XML = ElementGrammar(
     head=r"([^<>\s]+)>",
     arguments=_parameter_tags(),
     only="only arguments, each closed, may come before </function>",
+    is_text=True,
 )
 """R2E's format: calls are part of a turn's text. Nothing is trimmed from a value."""
 MINICPM = ElementGrammar(

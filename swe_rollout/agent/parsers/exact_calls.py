@@ -30,7 +30,7 @@ _BESIDE = not_run(
 )
 _STRAY = not_run("a tag behind it belongs to no call, so it may be only part of a call")
 _QUOTED = not_run("a call before it goes on, so it may be only part of that call")
-_WELL_FORMED = {CallStatus.OK, CallStatus.BAD_ARGUMENTS, CallStatus.UNKNOWN_TOOL}
+WELL_FORMED = {CallStatus.OK, CallStatus.BAD_ARGUMENTS, CallStatus.UNKNOWN_TOOL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,14 @@ class LeftOvers:
     closers: tuple[str, ...]
     """All closing tags of the grammar."""
 
-    def refuse(self, found: Iterable[Piece]) -> tuple[ToolCall, ...]:
-        """Return the attempts of a turn; a closing tag after the last call refuses that call."""
+    def refuse(self, found: Iterable[Piece]) -> tuple[Piece, ...]:
+        """Return the pieces of a turn; a closing tag after the last call refuses that call."""
         turn = list(found)
-        first = next((piece.start for piece in turn if piece.calls), len(self.sampled.text))
-        turn = [piece for piece in turn if piece.start >= first]
-        turn = self._without_flawed_span(turn, first)
+        count = next((n for n, piece in enumerate(turn) if piece.calls), len(turn))
+        before, turn = turn[:count], turn[count:]
+        if not turn:
+            return tuple(before)
+        turn = self._without_flawed_span(turn, turn[0].start)
         latest, is_open = 0, False
         for index, piece in enumerate(turn):
             if is_open:
@@ -62,7 +64,7 @@ class LeftOvers:
                 is_open |= self._is_cut(piece)
             elif not piece.is_thought and self._has_closer(piece):
                 turn[latest] = _without(turn[latest], _STRAY)
-        return tuple(call for piece in turn for call in piece.calls)
+        return (*before, *turn)
 
     def _without_flawed_span(self, turn: Sequence[Piece], first: int) -> list[Piece]:
         """Refuse all calls of the widest span from an opening tag to an end if one is flawed."""
@@ -74,7 +76,7 @@ class LeftOvers:
 
     def _is_flawed(self, piece: Piece) -> bool:
         if piece.calls:
-            return any(call.status not in _WELL_FORMED for call in piece.calls)
+            return any(call.status not in WELL_FORMED for call in piece.calls)
         return self._has_closer(piece) or self.values.has_unclosed(piece.start, piece.end)
 
     def _is_cut(self, piece: Piece) -> bool:
@@ -133,7 +135,12 @@ def refuse_beside_rest(
         if not piece.calls and not piece.is_thought and has_closer(piece.start, piece.end):
             turn[refused:] = [_without(before, _STRAY) for before in turn[refused:]]
             refused = len(turn)
-    return tuple(call for piece in turn for call in piece.calls)
+    return calls_of(turn)
+
+
+def calls_of(found: Iterable[Piece]) -> tuple[ToolCall, ...]:
+    """Return the attempts in these pieces."""
+    return tuple(call for piece in found for call in piece.calls)
 
 
 def is_unclosed(call: ToolCall) -> bool:

@@ -34,7 +34,7 @@ from swe_rollout.agent.parsers.base import (
     unless_refused,
 )
 from swe_rollout.agent.parsers.element import ArgumentTags, TaggedTurn
-from swe_rollout.agent.parsers.exact_calls import LeftOvers
+from swe_rollout.agent.parsers.exact_calls import LeftOvers, calls_of
 from swe_rollout.agent.parsers.strict_json import read_json, skip_space
 from swe_rollout.agent.parsers.tags import WS, Offsets, ValueTags
 from swe_rollout.agent.tools.base import ToolSpec
@@ -71,7 +71,7 @@ class InvokeGrammar(ToolCallParser):
             lambda mark: self._block(turn, mark),
             reasoning=reasoning,
         )
-        return LeftOvers(tags, turn.values, closers).refuse(found)
+        return calls_of(LeftOvers(tags, turn.values, closers).refuse(found))
 
     @property
     def _opener(self) -> str:

@@ -28,9 +28,12 @@ from swe_rollout.agent.parsers.base import (
     SampledText,
     ToolCallParser,
     attempts,
+    pieces,
     text_start,
 )
+from swe_rollout.agent.parsers.exact_calls import WELL_FORMED
 from swe_rollout.agent.parsers.json_call import call_of_arguments, call_of_object, status_of
+from swe_rollout.agent.parsers.made_up import line_marks, refuse_made_up
 from swe_rollout.agent.parsers.pythonic import STRING, python_calls
 from swe_rollout.agent.parsers.strict_json import read_json, skip_space
 from swe_rollout.agent.tools.base import ToolSpec
@@ -41,7 +44,6 @@ _ACTION_NAME = re.compile(r"[ \t]*+([^\n]*+)(?:\n|\Z)")
 _ACTION_INPUT = re.compile(r"\s*+Action Input:[ \t]*+")
 _NEXT = re.compile(r"(?<=\n)(?:Thought|Action|Observation|Final Answer):")
 _ANSWER = re.compile(r"[ \t]*+Final Answer:")
-_OBSERVED = "Observation:"
 _PYTHON_NAME = re.compile(r"[ \t]*+([A-Za-z_][\w.]*)\(")
 _PYTHON = re.compile(
     rf"(?P<string>{STRING.pattern})|(?P<open>[(\[{{])|(?P<close>[)\]}}])", re.DOTALL
@@ -55,8 +57,6 @@ _JSON_PIECE = re.compile(
 _BEFORE_JSON = re.compile(r"\s*+(?:```(?:json)?\s*+)?(?=\{)")
 _BEHIND_JSON = re.compile(r"[ \t]*+(?:\n\s*+```|```)?[ \t]*+(?:\n|\Z)")
 _HEADER = re.compile(r"([A-Za-z_][\w.-]{0,63})[ \t]*+\n[ \t\n]*+")
-_MADE_UP = "an observation before it was made up; stop after a call"
-_READ = {CallStatus.OK, CallStatus.UNKNOWN_TOOL, CallStatus.BAD_ARGUMENTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,30 +86,16 @@ class LineParser(ToolCallParser):
     def parse(
         self, sampled: SampledText, *, tools: Sequence[ToolSpec], reasoning: Reasoning
     ) -> tuple[ToolCall, ...]:
-        text, is_made_up = sampled.text, False
-        marks = f"(?:{re.escape(self.mark)}|{_OBSERVED})"
-        here, at_line = re.compile(marks), re.compile(f"^{marks}", re.MULTILINE)
-
-        def begins(at: int) -> Mark | None:
-            is_behind = text.endswith(reasoning.closer, 0, at)
-            found = here.match(text, skip_space(text, at)) if is_behind else None
-            found = found or at_line.search(text, at)
-            return Mark(found.start(), found[0]) if found else None
+        text = sampled.text
 
         def read(mark: Mark) -> Found:
-            nonlocal is_made_up
-            line = _Line(text, mark, tools)
-            if mark.token == _OBSERVED:
-                # An engine with a stop string would have ended the turn here.
-                is_made_up = True
-                return Found((), mark.end)
-            if is_made_up:
-                return line.refused(CallStatus.MALFORMED, _MADE_UP)
-            found = self.read(line)
-            is_whole = self.reads_on or all(call.status in _READ for call in found.calls)
+            found = self.read(_Line(text, mark, tools))
+            is_whole = self.reads_on or all(call.status in WELL_FORMED for call in found.calls)
             return found if is_whole else Found(found.calls, len(text))
 
-        return attempts(sampled, begins, read, reasoning=reasoning)
+        begins = line_marks(sampled, self.mark, reasoning)
+        found = pieces(sampled, begins, read, reasoning=reasoning)
+        return refuse_made_up(sampled, found, reasoning)
 
 
 def _named_action(line: _Line) -> Found:

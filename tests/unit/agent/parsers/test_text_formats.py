@@ -161,6 +161,7 @@ def test_an_action_has_two_forms(action: str) -> None:
         (TextFormat.THOUGHT_ACTION, "Action: edit(line=1)"),
         (TextFormat.ACTION_JSON, 'Action: {"name": "edit", "parameters": {"line": 1}}'),
         (TextFormat.TOOL_CALL_LINE, "TOOL_CALL: edit(line=1)"),
+        (TextFormat.FUNCTION_XML, "<function=edit><parameter=line>1</parameter></function>"),
     ],
 )
 def test_nothing_behind_an_invented_observation_is_run(form: str, call: str) -> None:
@@ -171,6 +172,30 @@ def test_nothing_behind_an_invented_observation_is_run(form: str, call: str) -> 
     assert statuses(form, f"{call}\nObservation: fine\n{draft}{call}") == [ok, made_up]
     assert statuses(form, f"{draft}Observation: fine\n{call}") == [made_up]
     assert statuses(form, f"{draft}{call}\nThought: a\n{draft}\n{call}\nObservation: b") == [ok, ok]
+
+
+@pytest.mark.parametrize(
+    ("form", "call", "following"),
+    [
+        (
+            ToolFormat.REACT,
+            'Action: edit\nAction Input: {"line":',
+            "Action: submit\nAction Input: {}",
+        ),
+        (
+            TextFormat.FUNCTION_XML,
+            "<function=edit><parameter=line>1</function>",
+            "<function=submit></function>",
+        ),
+    ],
+)
+def test_an_invented_observation_counts_within_a_broken_call(
+    form: str, call: str, following: str
+) -> None:
+    made_up = call.replace("=line>", "=line>\nObservation: fine\n").replace(
+        '"line":', '"line":\nObservation: fine'
+    )
+    assert CallStatus.OK not in statuses(form, f"{made_up}\n{following}")
 
 
 @pytest.mark.parametrize(
