@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from swe_rollout.spec.addresses import LocalPath
 from swe_rollout.spec.bounds import Seconds, Text
-from swe_rollout.spec.model import Model, Reference, Short, ShortUse, unset
+from swe_rollout.spec.model import Model, Parameters, Reference, Short, ShortUse, unset
 from swe_rollout.spec.tool_format import TextFormat
 
 _ALONE = """\
@@ -164,7 +164,7 @@ class AgentSpec(Model):
     `react`, `tool`, `coding`, `general` and `swe` are presets (docs/reference/agents.md) that bring
     defaults for the fields below."""
     with_: Annotated[
-        dict[str, Any], Field(alias="with", exclude_if=lambda parameters: not parameters)
+        Parameters, Field(alias="with", exclude_if=lambda parameters: not parameters)
     ] = Field(default_factory=dict)
     """Its parameters."""
     tool_format: Reference = Field(

@@ -20,7 +20,7 @@ from swe_rollout.spec.bounds import Text
 from swe_rollout.spec.document import MAX_CHARS, Document, FieldPath, dotted, read_document
 from swe_rollout.spec.job import API_VERSION, KIND, RolloutJob
 from swe_rollout.spec.messages import message_for
-from swe_rollout.spec.model import Model
+from swe_rollout.spec.model import NOT_PLAIN, Model
 from swe_rollout.text.paths import file_meant, why_missing
 
 
@@ -151,6 +151,8 @@ def _problem(
     details: ErrorDetails, document: Document, changed: Overridden, source: str
 ) -> Problem:
     path = details["loc"]
+    if details["type"] == NOT_PLAIN:
+        path = (*path, *details["ctx"]["at"])
     name = dotted(path)
     place = _override_of(path, changed) or f"{source}:{document.line(path)}"
     is_named = place.endswith(f" {name}") or changed.places.get(path) == place

@@ -49,6 +49,8 @@ def message_for(details: ErrorDetails) -> str:
             text = _not_one_of(path, found)
         case "value_error":
             text = _value_error(str(details["ctx"]["error"]), found, path)
+        case "not_plain":
+            text = details["ctx"]["problem"]
         case "reward_options":
             text = details["msg"]
         case "too_short" if len(found) >= details["ctx"]["min_length"]:

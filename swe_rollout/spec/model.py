@@ -6,6 +6,7 @@ because a CRD's structural schema has no unions.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
@@ -22,7 +23,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 REFERENCE: Final = r"^[A-Za-z_][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_.]*)?$"
 """A name, or `module:attr`."""
@@ -116,12 +117,48 @@ def added_variant() -> Any:
     )
 
 
+NOT_PLAIN: Final = "not_plain"
+"""The type of problems of a value in parameters, whose place in them is `at`."""
+_MOST_DEPTH: Final = 64
+_MOST_VALUES: Final = 1 << 20
+_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Refuse values that no job file can hold: Python and JSON hand them over, too."""
+    todo: list[tuple[tuple[str | int, ...], object]] = [((), parameters)]
+    for place, value in todo:
+        match value:
+            case float() if not math.isfinite(value):  # not a number equals nothing
+                raise _not_plain(place, f"expected a finite number, found {value}")
+            case str() if _NO_TEXT.search(value):
+                raise _not_plain(place, "a text can't contain NUL or half a surrogate pair")
+            case dict():
+                todo += (((*place, key), inner) for key, inner in value.items())
+            case list() | tuple():
+                todo += (((*place, at), inner) for at, inner in enumerate(value))
+        if len(place) > _MOST_DEPTH or len(todo) > _MOST_VALUES:
+            raise _not_plain(place[:1], "it holds itself, or too many values")
+    return parameters
+
+
+def _not_plain(place: tuple[str | int, ...], problem: str) -> PydanticCustomError:
+    shown = ".".join(map(str, place))
+    return PydanticCustomError(
+        NOT_PLAIN, "{shown}: {problem}", {"at": place, "shown": shown, "problem": problem}
+    )
+
+
+Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]
+"""Values of any form, as a job file can hold them."""
+
+
 class Use(Model):
     """An extension: its name, and the parameters it is created with."""
 
     use: Reference
     """A built-in name, an installed package's entry point, or `module:attr`."""
-    with_: dict[str, Any] = Field(default_factory=dict, alias="with")
+    with_: Parameters = Field(default_factory=dict, alias="with")
     """The extension's parameters."""
 
 

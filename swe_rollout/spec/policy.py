@@ -19,7 +19,7 @@ from pydantic import (
 
 from swe_rollout.spec.addresses import HttpUrl, ModelFolder, local_path
 from swe_rollout.spec.bounds import Seconds, ShortText
-from swe_rollout.spec.model import Model, OneOf, Use, added_variant, variant
+from swe_rollout.spec.model import Model, OneOf, Parameters, Use, added_variant, variant
 
 _Day = Annotated[date, WithJsonSchema({"type": "string", "format": "date", "maxLength": 10})]
 ScenarioName = Literal["gold", "wrong", "empty", "malformed", "garbage", "loop"]
@@ -278,7 +278,7 @@ class Policy(OneOf):
     tokenizer: ModelFolder | None = None
     """A folder or hub name with tokenizer and chat template; by default the one that the engine
     names, or for a scripted policy the package's small one."""
-    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    chat_template_kwargs: Parameters = Field(default_factory=dict)
     """Extra variables of the chat template, such as `{enable_thinking: false}`."""
     template_date: _Day = date(2026, 1, 1)
     """The date that a chat template shows the model, independent of the clock, so that all workers

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from pydantic import ValidationError
 
 from rollout_dev.codegen.crd import job_schema
 from rollout_dev.codegen.structural import Schema, structural
 from swe_rollout.spec.job import RolloutJob
+from swe_rollout.spec.model import Use
 from unit.spec.spec_parts import GOOD, parsed, problems
 
 pytestmark = pytest.mark.threat(point=7)
@@ -83,3 +85,16 @@ def test_a_message_says_the_maximum(field: str, value: object, message: str) -> 
 
 def test_the_most_samples_are_accepted() -> None:
     assert parsed(GOOD, "spec.samples=10000").spec.samples == 10**4
+
+
+@pytest.mark.parametrize("value", [float("nan"), -float("inf"), "a\0b", "\ud800"])
+def test_parameters_from_python_are_held_to_what_a_job_file_can_say(value: object) -> None:
+    with pytest.raises(ValidationError, match=r"x\.0\.y"):
+        Use(use="a", with_={"x": ({"y": value},)})
+
+
+def test_parameters_that_hold_themselves_are_refused() -> None:
+    value = list[object]()
+    value.append(value)
+    with pytest.raises(ValidationError, match="it holds itself"):
+        Use(use="a", with_={"x": value})

@@ -77,6 +77,10 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_their_lines() -> None
             "  agent: {use: a, with: {x: [-1e999]}}",
             "with.x[0]: expected a finite number, found -inf",
         ),
+        (
+            '  agent: {tools: [{use: a, with: {x: [{y: "a\\0b"}]}}]}',
+            "tools[0].with.x[0].y: a text can't contain NUL",
+        ),
         ("  agent: {tools: [5]}", "spec.agent.tools[0]: expected a mapping of fields, found 5"),
         ("  agent: {tools: ['a b']}", "spec.agent.tools[0].use: expected a name, or module:attr"),
         ("  agent: {tools: [{with: {}}]}", "spec.agent.tools[0].use: missing"),
