@@ -13,7 +13,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 from swe_rollout.agent.context import AgentContext
 from swe_rollout.agent.parts import AgentParts
-from swe_rollout.agent.tools.base import ActsOutside, Tool, Toolbox, ToolContext, ToolSpec
+from swe_rollout.agent.tools.base import (
+    ActsOutside,
+    Tool,
+    Toolbox,
+    ToolContext,
+    ToolSpec,
+    run_in_time,
+)
 from swe_rollout.agent.tools.marks import MARKS, Marks
 from swe_rollout.context import Attempt, JobContext
 from swe_rollout.engine.base import GenerateRequest
@@ -107,11 +114,15 @@ class TapedTool(Tool):
     def spec(self) -> ToolSpec:
         return self._tool.spec
 
+    @property
+    def keeps_time(self) -> bool:
+        return True
+
     async def run(
         self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
     ) -> Observation:
         async def ask() -> Observation:
-            return await self._tool.run(arguments, sandbox, context)
+            return await run_in_time(self._tool, arguments, sandbox, context)
 
         request = digest_of("tool", self.spec.name, dict(arguments))
         return await self._taped.call(request, ask, Observed)

@@ -14,6 +14,7 @@ from swe_rollout.agent.tools.base import (
     ToolContext,
     Toolset,
     ToolSpec,
+    run_in_time,
 )
 from swe_rollout.agent.tools.names import OTHER_NAMES, SOURCE_NAMES, TOOL_NAMES, TOOLSET_NAMES
 from swe_rollout.extension import ExtensionError, ExtensionPoint
@@ -52,6 +53,10 @@ class Offered(Tool):
         )
 
     @property
+    def keeps_time(self) -> bool:
+        return True
+
+    @property
     def acts_outside(self) -> bool:
         return isinstance(self.tool, ActsOutside) and self.tool.acts_outside
 
@@ -64,7 +69,7 @@ class Offered(Tool):
     ) -> Observation:
         if self.timeout_s is not None:
             context = replace(context, timeout_s=min(self.timeout_s, context.remaining_s))
-        return await self.tool.run(arguments, sandbox, context)
+        return await run_in_time(self.tool, arguments, sandbox, context)
 
 
 def _is_tool(value: object) -> bool:

@@ -7,13 +7,14 @@ state of an episode's tools is in `ToolContext.state`.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from swe_rollout.agent.tools.arguments import Arguments
 from swe_rollout.agent.tools.state import ToolState
@@ -21,6 +22,9 @@ from swe_rollout.errors import ExtensionFailedError, InternalError, MisuseError,
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.spec.agent import ToolUse
 from swe_rollout.types.turn import Observation, ToolCall
+
+GRACE_S: Final = 10.0
+"""Seconds beyond a call's limit, in which a command that exceeds it can end gracefully."""
 
 
 class ToolError(Exception):
@@ -183,6 +187,40 @@ class RunsProgram(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsTime(Protocol):
+    """A tool that ends each call itself, in the time of its context."""
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+async def run_in_time(
+    tool: Tool, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
+) -> Observation:
+    """Run a tool, and stop one that does not keep to the time of its context.
+
+    Only what awaits can be stopped: code that blocks holds up every episode of the process.
+    """
+    if isinstance(tool, KeepsTime) and tool.keeps_time:
+        return await tool.run(arguments, sandbox, context)
+    try:
+        async with asyncio.timeout(context.timeout_s + GRACE_S) as clock:
+            return await tool.run(arguments, sandbox, context)
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        return late(context)
+
+
+def late(context: ToolContext) -> Observation:
+    """Return what the policy reads of a call that was stopped."""
+    text = f"stopped after {context.timeout_s:g} s: the time for one call was over"
+    return Observation(text, timed_out=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Toolset:
     """Several tools under one name; a job that names it gets all of them, in this order."""
@@ -244,7 +282,7 @@ class Toolbox:
         found: object
         async with boundary(InternalError, f"the tool {call.name}"):
             try:
-                found = await tool.run(call.arguments, sandbox, context)
+                found = await run_in_time(tool, call.arguments, sandbox, context)
             except ToolError as error:
                 found = Observation(f"error: {error}")
         took = time.monotonic() - began

@@ -113,6 +113,10 @@ class Face:
         """Return the tool under another name."""
         return replace(self, spec=replace(self.spec, name=name))
 
+    @property
+    def keeps_time(self) -> bool:
+        return True
+
     async def run(
         self, arguments: Mapping[str, object], sandbox: Sandbox, context: ToolContext
     ) -> Observation:

@@ -19,15 +19,21 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from swe_rollout.agent.tools import TOOLS
-from swe_rollout.agent.tools.base import Tool, ToolContext, ToolError, ToolSpec, bounded, readable
+from swe_rollout.agent.tools.base import (
+    GRACE_S,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolSpec,
+    bounded,
+    late,
+    readable,
+)
 from swe_rollout.agent.tools.signature import Signature
 from swe_rollout.errors import ExtensionFailedError, SweRolloutError, failure_of
 from swe_rollout.extension import ExtensionError
 from swe_rollout.sandbox.base import Sandbox
 from swe_rollout.types.turn import Observation
-
-_GRACE_S = 10.0
-"""Seconds beyond a call's limit, in which a command that exceeds it can end gracefully."""
 
 
 class FunctionTool(Tool):
@@ -59,6 +65,10 @@ class FunctionTool(Tool):
     def name(self) -> str:
         """The name by which the policy calls it."""
         return self._spec.name
+
+    @property
+    def keeps_time(self) -> bool:
+        return True
 
     @property
     def acts_outside(self) -> bool:
@@ -96,15 +106,14 @@ class FunctionTool(Tool):
         injected = self._signature.injected(sandbox=sandbox, context=context)
         call = partial(self._function, **arguments, **self._configuration, **injected)
         try:
-            async with asyncio.timeout(context.timeout_s + _GRACE_S) as clock:
+            async with asyncio.timeout(context.timeout_s + GRACE_S) as clock:
                 result = await _called(call)
         except (ToolError, ValueError) as error:
             return bounded(Observation(f"error: {error}"), context)
         except TimeoutError:
             if not clock.expired():
                 raise
-            text = f"stopped after {context.timeout_s:g} s: the time for one call was over"
-            return bounded(Observation(text, timed_out=True), context)
+            return bounded(late(context), context)
         except (SweRolloutError, ConnectionError):
             raise
         except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_rollout.agent.tools import load_tool, toolbox
+from swe_rollout.agent.tools import base, load_tool, toolbox
 from swe_rollout.agent.tools.base import (
     Tool,
     Toolbox,
@@ -62,7 +63,17 @@ class Gives(Bounds):
         return cast("Observation", self.given)
 
 
+class Endless(Bounds):
+    """Waits for ever."""
+
+    async def run(self, arguments: object, sandbox: Sandbox, context: ToolContext) -> Observation:
+        del arguments, sandbox, context
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
 BOUNDS = Bounds()
+ENDLESS_TOOL = Endless()
 LOUD = Loud()
 LOUDER = Toolset((ToolUse(use=f"{__name__}:LOUD", output_bytes=20_000),))
 PAIR = Toolset((BOUNDS, "submit", ToolUse(use="bash", name="run")))
@@ -127,6 +138,15 @@ async def read_of(value: object) -> str:
 
 async def test_a_tool_error_of_any_tool_is_read_by_the_policy() -> None:
     assert await read_of(ToolError("no such line")) == "error: no such line"
+
+
+async def test_a_class_that_does_not_keep_to_its_time_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base, "GRACE_S", 0.0)
+    use = ToolUse(use=f"{HERE}ENDLESS_TOOL", timeout_seconds=0.01)
+    async with asyncio.timeout(30):
+        assert (await seen(use)).startswith("stopped after 0.01 s")
 
 
 @pytest.mark.parametrize("value", [None, "text", Observation(cast("str", b"text"))])

@@ -229,7 +229,7 @@ async def test_any_other_exception_is_a_failure_that_names_the_tool() -> None:
 
 
 async def test_a_tool_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swe_rollout.agent.tools.function._GRACE_S", 0.0)
+    monkeypatch.setattr("swe_rollout.agent.tools.function.GRACE_S", 0.0)
 
     async def sleeps() -> str:
         """Sleep."""
