@@ -49,6 +49,9 @@ _COMPILED: Final = ("*.pyc", "*.pyo", "*.so", "*.so.*", "*.pyd", "*.dylib", "*.d
 _TESTS: Final = re.compile(r"tests?(?:[_-].*)?|__tests__")
 _TESTING: Final = re.compile(r"(?:.*/)?(?:testing|specs?)|features")
 """Folders of tests if none below them is one; elsewhere, a folder of sources has such names."""
+_TEST_FILE: Final = re.compile(r".*(?:_test\.go|\.(?:test|spec)\.[cm]?[jt]sx?)")
+"""Test files that lie among sources. Go builds those of a folder into one program, in which each
+may run before the others; and where two define one test, none runs."""
 _MODULE: Final = re.compile(r"\.(?:py|[\w-]*\.?so|pyd)$")
 _RUNNERS: Final = frozenset(
     """pytest _pytest py pluggy iniconfig packaging exceptiongroup tomli colorama attr attrs xdist
@@ -129,6 +132,8 @@ class Task:
             return Undone(path, f"edits {path}, which steers how tests run")
         if any(fnmatchcase(name, pattern) for pattern in _COMPILED):
             return Undone(path, f"edits {path}, which is compiled")
+        if _TEST_FILE.fullmatch(name) and folder in self._beside:
+            return Undone(path, f"edits {path}, beside graded tests")
         if path in self._test_folders or not self._test_folders.isdisjoint(_folders(path)):
             return Undone(path, f"edits {path}, in the folder of graded tests")
         return None

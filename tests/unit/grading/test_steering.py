@@ -104,6 +104,24 @@ def test_the_files_of_every_runner_whose_logs_are_read_go_back_and_are_documente
         assert f"`{name}`" in page
 
 
+@pytest.mark.parametrize(
+    ("hidden", "touched", "found"),
+    [
+        ("calc/calc_test.go", "calc/main_test.go", ["calc/main_test.go"]),
+        ("calc_test.go", "main_test.go", ["main_test.go"]),
+        ("calc/calc_test.go", "other/main_test.go", []),
+        ("calc/calc_test.go", "calc/testing.go", []),
+        ("src/a.test.ts", "src/b.spec.tsx", ["src/b.spec.tsx"]),
+        ("src/a.test.ts", "src/latest.ts", []),
+    ],
+)
+def test_test_files_among_sources_go_back_beside_graded_ones(
+    hidden: str, touched: str, found: list[str]
+) -> None:
+    """In Go, they are one program: another file's TestMain or init would run first."""
+    assert undone(touched, task=Task(frozenset(), frozenset({hidden}), "go test ./...")) == found
+
+
 def test_a_package_beside_a_hidden_test_goes_as_a_whole() -> None:
     task = Task(frozenset(), frozenset({"pkg/test_b.py"}), "pytest")
     assert undone("pkg/test_b/__init__.py", "pkg/test_b/more.py", task=task) == ["pkg/test_b"] * 2
