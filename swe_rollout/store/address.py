@@ -31,6 +31,10 @@ _NO_RETRIES: RetryConfig = {"max_retries": 0}
 _IS_SECRET = re.compile(r"_(KEY|KEY_ID|TOKEN)$")
 _SHORTEST_SECRET = 12
 """Shorter secrets are plain words, such as the keys of test servers."""
+_MOST_NAME_BYTES = 255
+_MOST_LABEL_BYTES = 63
+"""Of a bucket's name up to a dot or its end."""
+_SHOWN = 60
 _FALSE = ("0", "false", "no", "off")
 
 
@@ -132,6 +136,22 @@ def provider_of(uri: str) -> Provider:
     if not separator or scheme not in PROVIDERS or not re.match(r"[^/\s?#]", rest):
         raise UsageError(f"{uri} can't be opened as a store", fix=f"use {_SCHEMES}")
     return PROVIDERS[scheme]
+
+
+def require_short(uri: str) -> None:
+    """Raise UsageError for an address with a name that no folder or bucket can have."""
+    scheme, _, rest = uri.partition("://")
+    if scheme == "file":
+        names, most, kind = rest.split("/"), _MOST_NAME_BYTES, "a part of a path"
+    else:
+        names, most, kind = rest.partition("/")[0].split("."), _MOST_LABEL_BYTES, "a bucket's name"
+    longest = max(len(os.fsencode(name)) for name in names)
+    if longest > most:
+        raise UsageError(
+            f"{uri[:_SHOWN]}… can't be opened as a store",
+            why=f"{kind} has at most {most} bytes, and this one has {longest}",
+            fix="correct the address",
+        )
 
 
 def advice_for(uri: str, verb: str) -> Advice:

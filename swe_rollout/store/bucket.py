@@ -31,7 +31,7 @@ from tenacity import (
 )
 
 from swe_rollout.errors import UnreachableError, UsageError
-from swe_rollout.store.address import advice_for, open_storage
+from swe_rollout.store.address import advice_for, open_storage, require_short
 from swe_rollout.store.faults import (
     OF_ONE_FILE,
     fault_of,
@@ -121,6 +121,7 @@ class Bucket:
         `az://container/prefix`; credentials and endpoint come from the environment. Raises
         UsageError and PrerequisiteError.
         """
+        require_short(uri)
         if uri.startswith(_FILE):
             return cls(uri, FolderObjects(Path(uri.removeprefix(_FILE)).absolute()))
         return cls(uri, StorageObjects(open_storage(uri)))

@@ -225,7 +225,7 @@ class JobRef:
         scheme, separator, rest = address.rstrip("/").rpartition("://")
         parent, slash, name = rest.rpartition("/")
         is_path = not separator
-        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) or not (slash or is_path):
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name) or not (slash or is_path):
             raise UsageError(
                 f"{address!r} does not name a job in a store",
                 why="the last part is the job's name, what comes before it is the store",

@@ -345,6 +345,7 @@ def test_an_endpoint_that_can_t_be_used_is_named(
     "uri",
     [
         *("s3://", "s3:///x", "s3a://b/x", "gcs://b", "abfs://c/x", "memory://x", "ftp://h/x"),
+        *(f"file:///a/{'é' * 128}/b", f"s3://{'b' * 64}/x", f"gs://a.{'b' * 64}"),
         *("https://bucket.s3.amazonaws.com/x", "http://h/x", "runs", "", "S3://b", "s3://?x"),
     ],
 )
