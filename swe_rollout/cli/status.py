@@ -111,7 +111,7 @@ def _write_stored(address: str, output: OutputFormat) -> bool:
     if output.is_data:
         write_data({"jobs": [each.to_dict() for each in found]}, output)
     else:
-        write_table(["JOB", "STORED#", "AGE#"], [each.row() for each in found], output)
+        write_table(["JOB", "DONE#", "AGE#"], [each.row() for each in found], output)
     for each in found:
         if each.problem:
             say(f"{each.job}: {each.problem}")
@@ -124,7 +124,7 @@ class _StoredJob:
 
     job: str
     """Its address."""
-    stored: int = 0
+    committed: int = 0
     """Episodes with a record, which may be damaged."""
     episodes: int = 0
     """The number of planned episodes."""
@@ -137,13 +137,13 @@ class _StoredJob:
         if self.begun is None:
             return [self.job, "–", "–"]
         age_s = (datetime.now(UTC) - self.begun).total_seconds()
-        return [self.job, f"{self.stored}/{self.episodes}", format_duration(age_s)]
+        return [self.job, f"{self.committed}/{self.episodes}", format_duration(age_s)]
 
     def to_dict(self) -> dict[str, object]:
         """Return the job for programs."""
         if self.begun is None:
             return {"job": self.job, "problem": self.problem}
-        numbers = {"stored": self.stored, "episodes": self.episodes}
+        numbers = {"committed": self.committed, "episodes": self.episodes}
         return {"job": self.job, **numbers, "begun": self.begun.isoformat(timespec="seconds")}
 
 

@@ -47,7 +47,7 @@ def test_without_a_cluster_and_without_runs_it_says_so(
 
     done = cli("status")
 
-    assert done.out.split() == ["JOB", "STORED", "AGE"]
+    assert done.out.split() == ["JOB", "DONE", "AGE"]
     assert "no cluster is configured, and runs has no job" in done.err
 
 
@@ -64,10 +64,10 @@ def test_the_jobs_of_a_store_are_listed_with_their_progress_and_age(
     done = cli("ls", "runs")
     data = cli("ls", f"file://{tmp_path}/runs", "-o", "json").json
 
-    assert done.rows == [["JOB", "STORED", "AGE"], ["runs/demo", "2/2", "3", "d", "4", "h"]]
+    assert done.rows == [["JOB", "DONE", "AGE"], ["runs/demo", "2/2", "3", "d", "4", "h"]]
     (job,) = data["jobs"]
     assert datetime.fromisoformat(job.pop("begun")).timestamp() == int(begun)
-    assert job == {"job": "runs/demo", "stored": 2, "episodes": 2}
+    assert job == {"job": "runs/demo", "committed": 2, "episodes": 2}
 
 
 def test_a_job_whose_plan_is_damaged_hides_no_other(cli: Cli, tmp_path: Path) -> None:
