@@ -29,7 +29,7 @@ class Asked:
     ignored: tuple[str, ...] = ()
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(Asked)
+_DECODER: Final = msgspec.json.Decoder(Asked)  # numbers of any size
 
 
 def encode(request: Request, after: int | None) -> bytes:
@@ -47,7 +47,7 @@ def encode(request: Request, after: int | None) -> bytes:
         asked = replace(asked, first=request.first, tools=tools)
     else:
         asked = replace(asked, turns=request.turns[-1:])
-    return msgspec.msgpack.encode(asked)
+    return msgspec.json.encode(asked)
 
 
 def decode(data: bytes, earlier: Sequence[Request]) -> Request:

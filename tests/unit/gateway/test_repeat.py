@@ -74,7 +74,7 @@ async def _all(life: Life) -> tuple[list[Request], list[Answer]]:
     two = await life.played.answer(second)
     third = going_on(second, told(two, "x = 1", message="Hurry."))
     fork = going_on(ASKED, told(one, "b.py"))
-    other = Request(ASKED.first[1:], ASKED.turns, ASKED.tools, 99, ("never",), 0, ("a field",))
+    other = Request(ASKED.first[1:], ASKED.turns, ASKED.tools, 1 << 99, ("never",), 0, ("a field",))
     rest = [third, fork, other]
     return [ASKED, second, *rest], [one, two, *[await life.played.answer(r) for r in rest]]
 
