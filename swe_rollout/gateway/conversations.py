@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Self
 
 from swe_rollout.agent.branches import EpisodeState, OpenBranch
@@ -163,7 +164,7 @@ class Conversations:
         results = results_of(parent.calls, request.turns[-1]) if parent else None
         if parent is None or results is None:
             node = Node(request.limits)
-            work = self._anew(node, request, parts, why_apart(self._nodes, request, digests))
+            work = self._anew(node, request, parts, digests)
         elif parent.is_extended:
             node = Node(request.limits, parent)
             work = self._forked(node, parent, request, parts, results)
@@ -189,9 +190,9 @@ class Conversations:
         """Answer a request that goes on from the end of a branch."""
         last = request.turns[-1]
         differs = changes(last, parent.answer) if parent.answer else ()
-        self._note(parent.branch, "; ".join(f"other {each}" for each in differs))
+        begin = partial(self._note, parent.branch, "; ".join(f"other {e}" for e in differs))
         try:
-            return await self._sampled(node, request, parts, results, last.message)
+            return await self._sampled(node, request, parts, results, last.message, begin=begin)
         except BadRequestError:
             parent.is_extended = len(parent.branch.log) > parent.end
             raise
@@ -216,15 +217,20 @@ class Conversations:
             messages=(message,) if message else (),
         )
         prompt = Rendered([*parent.branch.log.ids[: parent.end], *delta.ids], delta.opens_reasoning)
-        node.branch = self._open(prompt, parent, why="goes on from an earlier turn")
-        return await self._sampled(node, request, parts)
+        begin = partial(self._open, node, prompt, why="goes on from an earlier turn")
+        return await self._sampled(node, request, parts, begin=begin)
 
-    async def _anew(self, node: Node, request: Request, parts: AgentParts, why: str) -> Answer:
+    async def _anew(
+        self, node: Node, request: Request, parts: AgentParts, digests: Sequence[bytes]
+    ) -> Answer:
         """Answer a request whose conversation is rendered as a whole."""
         prompt = await self._prompt(request)
-        node.branch = self._open(prompt, None, why=why)
-        node.branch.first = request.first
-        return await self._sampled(node, request, parts)
+
+        def begin() -> None:
+            self._open(node, prompt, why=why_apart(self._nodes, request, digests))
+            node.branch.first = request.first
+
+        return await self._sampled(node, request, parts, begin=begin)
 
     async def _prompt(self, request: Request) -> Rendered:
         """Render a conversation. Raises BadRequestError."""
@@ -253,27 +259,24 @@ class Conversations:
         # Of answers that are told alike, one from which nothing goes on needs no other branch.
         return min(found, key=lambda node: node.is_extended, default=None)
 
-    def _open(self, prompt: Rendered, parent: Node | None, *, why: str) -> OpenBranch:
+    def _open(self, node: Node, prompt: Rendered, *, why: str) -> None:
         # Engines refuse a request that could fill the context to its last token.
         if len(prompt.ids) + 1 >= self._parts.limits.context_tokens:
             raise _too_long()
         branches = self.state.branches
-        turns = len(self.state.turns)
-        if len(branches) >= MOST_BRANCHES or turns >= self._parts.limits.turns:
+        if len(branches) >= MOST_BRANCHES:
             raise self._ended(StopReason.TURN_LIMIT)
-        above = parent.branch if parent else branches[0] if branches else None
+        above = node.parent.branch if node.parent else branches[0] if branches else None
         kind = BranchKind.RESTART if above else BranchKind.MAIN
-        length = parent.end if parent else None
-        branch = OpenBranch(len(branches), kind, above, prompt, parent_length=length)
-        branch.first = ()
-        branches.append(branch)
-        self._note(branch, why)
-        return branch
+        length = node.parent.end if node.parent else None
+        node.branch = OpenBranch(len(branches), kind, above, prompt, parent_length=length)
+        node.branch.first = ()
+        branches.append(node.branch)
+        self._note(node.branch, why)
 
     def _note(self, branch: OpenBranch, reason: str) -> None:
         if reason:
-            turn = len(self.state.turns)
-            self.state.differences.append(Difference(turn, branch.index, reason))
+            self.state.differences.append(Difference(len(self.state.turns), branch.index, reason))
 
     async def _sampled(
         self,
@@ -282,13 +285,17 @@ class Conversations:
         parts: AgentParts,
         results: Sequence[str] = (),
         message: str = "",
+        *,
+        begin: Callable[[], None],
     ) -> Answer:
+        """Sample an answer. `begin` notes and opens what it needs: in the order of the turns."""
         turns = PolicyTurns(within(parts, request), self._episode, self._sampling, self.state)
         async with self.state.engine:
             self._check()
             index = len(self.state.turns)
             if index >= parts.limits.turns:
                 raise self._ended(StopReason.TURN_LIMIT)
+            begin()
             for each in newly_left_out(request, self._left_out):
                 self._note(node.branch, f"left out: {each}")
             try:

@@ -95,6 +95,7 @@ def why_apart(
     known: Mapping[bytes, Sequence[Node]], request: Request, digests: Sequence[bytes]
 ) -> str:
     """Return why a request extends no answer; `digests` are its own."""
+    known = {at: found for at, each in known.items() if (found := [n for n in each if n.answer])}
     if not known:
         return ""
     if known.get(digests[-1]):

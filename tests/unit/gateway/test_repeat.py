@@ -12,6 +12,7 @@ from swe_rollout.agent.outside import Outside
 from swe_rollout.agent.parts import AgentParts
 from swe_rollout.agent.prompts import Prompts
 from swe_rollout.agent.tools.base import Toolbox
+from swe_rollout.engine.base import GenerateRequest
 from swe_rollout.gateway.conversations import Conversations
 from swe_rollout.gateway.harness import repeat
 from swe_rollout.gateway.nodes import EndedError
@@ -24,6 +25,7 @@ from swe_rollout.sandbox.wrapped import AbsentSandbox
 from swe_rollout.spec.limits import Limits
 from swe_rollout.spec.policy import Sampling
 from swe_rollout.types.episode import StopReason
+from swe_rollout.types.turn import Generation
 from unit.agent.agent_parts import EPISODE, RENDERER, Aborting, Player, bash, player
 from unit.agent.agent_parts import encode as encode_text
 from unit.gateway.test_conversations import ASKED, going_on, told
@@ -98,6 +100,32 @@ async def test_the_next_worker_goes_on_wherever_the_one_before_died(durable: int
     assert again.played.state.differences == whole.played.state.differences
     assert len(again.store.chunks) == len(engine.requests) == len(answers) - durable
     again.tape.require_end()
+
+
+async def test_conversations_at_once_are_in_the_order_of_their_turns() -> None:
+    engine, began, goes_on = player(*SCRIPT), asyncio.Event(), asyncio.Event()
+    life, answer = Life(engine), engine.generate
+
+    async def waiting(request: GenerateRequest) -> Generation:
+        if request.turn:
+            began.set()
+            await goes_on.wait()
+        return await answer(request)
+
+    engine.generate = waiting  # type: ignore[method-assign]
+    one, other = await life.played.answer(ASKED), Request(ASKED.first[1:])
+    asked = (going_on(ASKED, told(one, "a.py")), other)
+    asking = asyncio.gather(*map(life.played.answer, asked))
+    await began.wait()
+    # Prompts are rendered one after the other: that of `other` is there then, and has no turn.
+    await life.played.count(other)
+    goes_on.set()
+    await asking
+    assert [(n.turn, n.branch) for n in life.played.state.differences] == [(2, 1)]
+    again = Life(player(), life.store.entries)
+    await repeat(again.played, again.journal)
+    assert again.played.state.differences == life.played.state.differences
+    assert again.played.branches() == life.played.branches()
 
 
 async def test_no_answer_leaves_before_it_is_durable() -> None:
