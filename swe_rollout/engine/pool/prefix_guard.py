@@ -6,8 +6,8 @@ a copy of its own, to which each call adds what is new.
 
 An unknown branch may begin with any ids: it is new, or `release` was called for a new attempt. So
 may a request at turn 0 after a later turn, the new attempt of a caller that does not release. A
-request at turn 0 after turn 0 continues an aborted turn and is checked like any other. A call
-without a response changes nothing. Used by `pool.pool`.
+request at turn 0 after turn 0 continues an aborted turn and is checked like any other. A call that
+sampled nothing changes nothing: its prompt may be taken back. Used by `pool.pool`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class PrefixGuard:
             )
 
     def add(self, request: GenerateRequest, generation: Generation) -> None:
-        """Record the ids that were sent and sampled."""
+        """Record the ids that were sent and sampled, if any were sampled."""
+        if not generation.token_ids:
+            return
         key = (request.episode, request.branch)
         known = self._prefixes.get(key)
         self._drop(key)
@@ -71,8 +73,7 @@ class PrefixGuard:
             known = _Prefix()
         known.turn = request.turn
         known.text += request.input_ids.text[len(known.text) :].tobytes()
-        if generation.token_ids:
-            known.text += b"," + encode_ids(generation.token_ids)
+        known.text += b"," + encode_ids(generation.token_ids)
         self._prefixes[key] = known
         self._branches.setdefault(request.episode, set()).add(request.branch)
         self._size += len(known.text)

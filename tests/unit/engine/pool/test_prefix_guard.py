@@ -75,12 +75,11 @@ def test_it_remembers_what_was_sent_and_not_what_became_of_it() -> None:
     guard.check(request(1, 2, 3, 4))
 
 
-def test_after_an_abort_without_tokens_the_prompt_is_continued() -> None:
-    guard = PrefixGuard()
-    guard.add(request(1, 2, 3), generation())
-    guard.check(request(1, 2, 3))
+def test_a_response_without_tokens_leaves_its_prompt_free(guard: PrefixGuard) -> None:
+    guard.add(request(1, 2, 3, 41, 42, 6, turn=1), generation())
+    guard.check(request(1, 2, 3, 41, 42, 7, turn=1))
     with pytest.raises(InternalError):
-        guard.check(request(1, 2, 30))
+        guard.check(request(1, 2, 3, 41, 6, turn=1))
 
 
 def test_other_episodes_are_independent(guard: PrefixGuard) -> None:
