@@ -75,7 +75,7 @@ class Chains:
 
 
 def size_of(request: Request) -> int:
-    """Return how many characters a conversation has, without its tools."""
+    """Return how many characters a conversation has, with its tools."""
     turns = sum(
         len(turn.text)
         + len(turn.message)
@@ -83,7 +83,8 @@ def size_of(request: Request) -> int:
         + sum(len(result.text) for result in turn.results)
         for turn in request.turns
     )
-    return turns + sum(len(message.content) for message in request.first)
+    first = sum(len(message.content) for message in request.first)
+    return turns + first + len(_tools(request.tools))
 
 
 def tells(turn: Told, answer: Answer) -> bool:

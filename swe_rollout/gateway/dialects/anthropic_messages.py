@@ -13,6 +13,7 @@ from swe_rollout.gateway.dialects.base import (
     Most,
     Part,
     Role,
+    Stops,
     Wanted,
     conversation,
     decoded,
@@ -71,7 +72,7 @@ class _Body(msgspec.Struct):
     tools: list[_Tool] | None = None
     tool_choice: _Choice | None = None
     max_tokens: Most | None = None
-    stop_sequences: list[str] | None = None
+    stop_sequences: Stops | None = None
     stream: bool | None = None
 
 

@@ -18,6 +18,8 @@ from swe_rollout.gateway.values import Answer, BadRequestError, Call, Request, R
 _Body = TypeVar("_Body")
 Most: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 """The most tokens of an answer."""
+Stops: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=64)]
+"""Texts that end an answer, each of which is looked for."""
 _SERVER_ERROR: Final = 500
 """The first status by which a server blames itself."""
 

@@ -14,6 +14,7 @@ from swe_rollout.gateway.dialects.base import (
     Item,
     Most,
     Role,
+    Stops,
     Wanted,
     conversation,
     decoded,
@@ -89,7 +90,7 @@ class _Tool(msgspec.Struct):
 
 class _Config(msgspec.Struct):
     maxOutputTokens: Most | None = None
-    stopSequences: list[str] | None = None
+    stopSequences: Stops | None = None
 
 
 class _Calling(msgspec.Struct):

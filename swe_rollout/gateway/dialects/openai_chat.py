@@ -14,6 +14,7 @@ from swe_rollout.gateway.dialects.base import (
     Most,
     Part,
     Role,
+    Stops,
     Wanted,
     conversation,
     decoded,
@@ -77,7 +78,7 @@ class _Body(msgspec.Struct):
     parallel_tool_calls: bool | None = None
     max_tokens: Most | None = None
     max_completion_tokens: Most | None = None
-    stop: str | list[str] | None = None
+    stop: str | Stops | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
 

@@ -285,10 +285,11 @@ async def test_what_is_too_long_leaves_nothing_behind(monkeypatch: pytest.Monkey
         return render(*given)
 
     monkeypatch.setattr(Renderer, "history", counted)
-    for text in ("word " * 300, "a" * 100_000):
+    tool = ToolSpec("bash", "a" * 100_000, schema=BASH.schema)
+    for text, tools in (("word " * 300, ()), ("a" * 100_000, ()), ("a", (tool,))):
         for _ in range(2):
             with pytest.raises(BadRequestError, match="longer"):
-                await played.answer(Request((Message(MessageRole.USER, text),)))
+                await played.answer(Request((Message(MessageRole.USER, text),), tools=tools))
     assert len(rendered) == 2
     assert not played.branches()
     assert not any(played._nodes.values())

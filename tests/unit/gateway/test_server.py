@@ -210,6 +210,7 @@ async def test_a_key_is_dead_with_its_session_and_good_for_its_own_alone(client:
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "'image_url'"),
         (b'{"messages": [{"role": "user", "content": "a"}], "n": 3}', "`n` is refused"),
         (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "can't be read"),
+        (b'{"messages": [], "stop": [%s""]}' % (b'"a",' * 64), "length <= 64 - at `$.stop`"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_and_hurts_nobody(
