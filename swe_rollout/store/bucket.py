@@ -12,6 +12,7 @@ a script ends after its last call. The command line does not wait that long: see
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -49,6 +50,8 @@ T = TypeVar("T")
 _THREADS = 32
 _changed = threading.Condition()
 _in_flight: set[int] = set()
+_obstore_used = threading.Event()
+_obstore_lost = threading.Event()
 
 
 async def run_call(work: Callable[[], T]) -> T:
@@ -91,6 +94,31 @@ def _ended(future: Future[T]) -> None:
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="store")
+
+
+def _start_anew() -> None:
+    """Forget the threads and calls of the parent, which a fork has not: it would wait for ever."""
+    global _changed  # noqa: PLW0603 - a thread of the parent may have held it
+    _changed = threading.Condition()
+    _in_flight.clear()
+    _pool.cache_clear()
+    if _obstore_used.is_set():
+        _obstore_lost.set()
+
+
+def _use_obstore(uri: str) -> None:
+    """Raise UsageError in a fork of a process that used obstore, whose calls would never return."""
+    if _obstore_lost.is_set():
+        raise UsageError(
+            f"{uri} can't be used in this process",
+            why="it was forked from one that had used a store, and threads don't survive a fork",
+            fix="start processes by spawn or forkserver (multiprocessing.get_context), or use "
+            "stores only after the fork",
+        )
+    _obstore_used.set()
+
+
+os.register_at_fork(after_in_child=_start_anew)
 
 
 CallListener: TypeAlias = "Callable[[str, UnreachableError | None], None]"
@@ -208,6 +236,8 @@ class Bucket:
 
         Raises UnreachableError for whatever the storage raises, except a missing object.
         """
+        if verb == "write" or isinstance(self._objects, StorageObjects):
+            _use_obstore(self.uri)
         slow = asyncio.get_running_loop().call_later(SLOW_S, self._is_slow, verb, key)
         try:
             result = await retried(lambda: run_call(work), _retrying)

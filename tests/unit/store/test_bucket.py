@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -409,3 +411,32 @@ async def test_a_folder_that_can_t_be_made_is_unreachable_and_a_missing_one_is_n
 )
 def test_a_folder_that_fails_has_its_fix(error: str, fix: str) -> None:
     assert fix_of_folder(OSError(error)).startswith(fix)
+
+
+FORK = """
+import asyncio, os, signal, sys
+from swe_rollout.errors import UsageError
+from swe_rollout.store.bucket import Bucket
+
+bucket = Bucket.open(sys.argv[1])
+asyncio.run(bucket.create("key", b"data"))
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+signal.alarm(20)
+print(asyncio.run(bucket.get("key")))
+for other in (bucket, Bucket.open("s3://bucket")):
+    try:
+        asyncio.run(other.create("other", b""))
+    except UsageError as error:
+        print(error.fix)
+"""
+
+
+def test_a_fork_reads_a_folder_and_is_refused_what_would_never_return(
+    tmp_path: Path, environment: Environment
+) -> None:
+    environment({**CREDENTIALS, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    command = (sys.executable, "-c", FORK, f"file://{tmp_path}")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("spawn or forkserver")) == (0, 2), done
+    assert "b'data'" in done.stdout
