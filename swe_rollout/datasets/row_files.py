@@ -27,7 +27,7 @@ import zstandard
 from swe_rollout.datasets.hub_files import hub_files
 from swe_rollout.errors import DatasetError, Problem
 from swe_rollout.store.bucket import read_object
-from swe_rollout.text.paths import expanded, file_meant, why_missing
+from swe_rollout.text.paths import expanded, file_meant, is_special, why_missing
 
 MAX_FILE_BYTES = 4 << 30
 """The size limit for a file after decompression."""
@@ -145,6 +145,8 @@ def _file_meant(uri: str, base_dir: Path) -> str:
 
 def _read_local(name: str, base_dir: Path) -> bytes:
     path = base_dir / expanded(name)
+    if is_special(path):  # a pipe may never end, and a device never does
+        raise OSError("a device or a pipe; write the rows into a file")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise OSError(f"the file has more than {MAX_FILE_BYTES >> 30} GiB; split it")
     return path.read_bytes()

@@ -129,9 +129,9 @@ class RolloutJob(models.RolloutJob):
 
     def with_files(self, files: Sequence[str | Path]) -> Self:
         """Return the job with files of user code. Raises UsageError if one can't be sent along."""
-        from swe_rollout.launcher.uploads import name_files, read_file
+        from swe_rollout.launcher.uploads import name_files, read_files
 
-        found = tuple(read_file(Path(file)) for file in files)
+        found = read_files(files)
         return self._with(name_files(self, found), files=found)
 
     def _with_bundles(self) -> Self:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -202,17 +203,17 @@ class RunResult:
         return self.summary.card(f"Job {self.stored.name}", run=str(self.run), store=store)
 
 
-def open_store(uri: str) -> JobStore:
+def open_store(uri: str | Path) -> JobStore:
     """Open the store at `uri`: `s3://bucket/prefix`, `file:///data/runs` or the path `runs`."""
-    return JobStore(store_uri(uri))
+    return JobStore(store_uri(str(uri)))
 
 
-def read_trajectories(address: str) -> Iterator[Trajectory]:
+def read_trajectories(address: str | Path) -> Iterator[Trajectory]:
     """Read the trajectories of the job at `address`, such as `runs/demo`, lazily.
 
     Raises UsageError if there is no such job.
     """
-    ref = JobRef.parse(address)
+    ref = JobRef.parse(str(address))
     return open_store(ref.store_uri).job(ref.job).trajectories()
 
 

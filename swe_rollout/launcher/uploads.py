@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -42,7 +42,7 @@ class LocalRows:
 
 def rows_of(rows: Sequence[Mapping[str, object]], *, store_uri: str) -> LocalRows:
     """Format the rows as JSON Lines. Raises DatasetError with all their problems."""
-    _require_rows(rows)
+    rows = _listed(rows)
     found = list(_lines(rows))
     problems = [line for line in found if isinstance(line, Problem)]
     if problems:
@@ -55,19 +55,23 @@ def rows_of(rows: Sequence[Mapping[str, object]], *, store_uri: str) -> LocalRow
     return _object(data, ".jsonl", store_uri)
 
 
-def _require_rows(rows: Sequence[Mapping[str, object]]) -> None:
-    if isinstance(rows, Mapping | str):
+def _listed(rows: Iterable[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+    """Return the rows as a list; a generator can be read only once."""
+    # A data frame would be a list of the names of its columns.
+    if isinstance(rows, Mapping | str) or hasattr(rows, "columns"):
         raise DatasetError(
             "rows are no list",
             [Problem("rows", "", f"expected a list of rows, found {type(rows).__name__}")],
-            fix="put the row into a list: [row]; a file of rows is named in a job file",
+            fix="put the row into a list: [row]; a data frame has frame.to_dict('records'), and a "
+            "file of rows is named in a job file",
         )
-    if not rows:
+    if not (found := [*(rows or ())]):
         raise DatasetError(
             "there are no rows",
             [Problem("rows", "", "the list is empty")],
             fix="give at least one row; a filter may have left none",
         )
+    return found
 
 
 async def local_rows(
@@ -158,6 +162,13 @@ class LocalFile:
         """Write the file to the store unless it exists. Raises UnreachableError."""
         key = extension_key(self.entry.sha256, self.entry.name)
         await create_object(f"{store_uri}/{key}", self.code)
+
+
+def read_files(paths: Sequence[str | Path]) -> tuple[LocalFile, ...]:
+    """Read files of user code. Raises UsageError if one can't travel with a job."""
+    if isinstance(paths, str | Path):
+        raise UsageError("files are no list", fix=f"put it into a list: [{str(paths)!r}]")
+    return tuple(read_file(Path(path)) for path in paths)
 
 
 def read_file(path: Path) -> LocalFile:

@@ -40,7 +40,8 @@ def load_job(path: Path, overrides: Sequence[str | Setting] = ()) -> RolloutJob:
     Raises SpecError with all problems.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(MAX_CHARS + 1)  # a dataset, given in place of a job, may be huge
     except UnicodeDecodeError as error:
         raise _error(
             str(path), [Problem(str(path), "", "not UTF-8 text; save it as UTF-8")]
@@ -98,7 +99,12 @@ def parse_job(
 def parse_spec(spec: Mapping[str, object], *, name: str, source: str) -> RolloutJob:
     """Parse the content of a job file's `spec:`. Raises SpecError with all problems."""
     headers = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
-    return parse_job(json.dumps({**headers, "spec": {**spec}}), source=source)
+    try:
+        text = json.dumps({**headers, "spec": {**spec}})
+    except (TypeError, ValueError) as error:
+        problem = Problem(source, "spec", f"not plain JSON: {error}")
+        raise _error(source, [problem]) from error
+    return parse_job(text, source=source)
 
 
 def _file_meant(path: Path, error: OSError) -> str:

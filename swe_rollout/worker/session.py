@@ -122,6 +122,8 @@ class Session:
         """
         found = self.instance(instance) if isinstance(instance, str) else instance
         number = self.new_samples(found.instance_id) if sample is None else sample
+        if number < 0:
+            raise UsageError(f"there is no sample {number}", fix="count samples from 0")
         episode = EpisodeId(self.job.metadata.name, found.instance_id, number)
         if episode in self._playing:
             raise UsageError(

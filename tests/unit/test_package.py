@@ -44,7 +44,7 @@ def test_a_job_and_a_store_are_read_without_the_heavy_packages(tmp_path: Path) -
     code = (
         "import sys; from swe_rollout import RolloutJob, open_store, read_trajectories;"
         "RolloutJob.from_yaml('examples/01-release-pairs/job.yaml');"
-        f"print(*open_store({str(tmp_path)!r}).jobs());"
+        f"from pathlib import Path; print(*open_store(Path({str(tmp_path)!r})).jobs());"
         "print(*{'transformers', 'kubernetes', 'aiohttp', 'pyarrow'} & set(sys.modules))"
     )
 

@@ -151,6 +151,7 @@ async def test_an_address_without_rows_says_how_to_write_one(tmp_path: Path, uri
         ("rows.jsonl", "no such file"),
         ("princeton-nlp/SWE-bench_Lite.jsonl", "the folder {base}/princeton-nlp does not exist"),
         (".", "Is a directory"),
+        ("/dev/zero", "a device or a pipe"),
     ],
 )
 async def test_what_is_missing_is_named(tmp_path: Path, uri: str, why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from swe_rollout import RolloutJob
@@ -46,8 +47,15 @@ def test_every_bad_row_is_reported_with_its_position() -> None:
         RolloutJob.from_rows(bad, name="mine", spec=SPEC)
 
     assert [problem.place for problem in caught.value.problems] == ["rows[1]", "rows[2]", "rows[3]"]
-    with pytest.raises(DatasetError, match="no rows"):
-        RolloutJob.from_rows([], name="mine", spec=SPEC)
+    with pytest.raises(DatasetError, match="1 of 1 rows"):
+        RolloutJob.from_rows((each for each in [{}]), name="mine", spec=SPEC)
+    for empty in ([], (each for each in [])):
+        with pytest.raises(DatasetError, match="no rows"):
+            RolloutJob.from_rows(empty, name="mine", spec=SPEC)
+    with pytest.raises(DatasetError, match="to_dict"):
+        RolloutJob.from_rows(pd.DataFrame([row()]), name="mine", spec=SPEC)
+    with pytest.raises(SpecError, match="PosixPath"):
+        RolloutJob.from_rows([row()], name="mine", spec={**SPEC, "store": {"uri": Path("runs")}})
     with pytest.raises(SpecError, match="from_rows"):
         RolloutJob.from_rows([row()], name="mine", spec={**SPEC, "sampels": 3})
 

@@ -38,6 +38,8 @@ def test_a_file_is_named_with_its_digest_and_changes_the_job(
     path.write_bytes(CODE + b"\n")
     changed = job.with_files([path])
 
+    with pytest.raises(UsageError, match="no list"):
+        plain.with_files(str(path))
     (entry,) = job.spec.extensions
     assert (entry.name, entry.sha256) == ("my_tools.py", hashlib.sha256(CODE).hexdigest())
     assert len(changed.spec.extensions) == 1

@@ -296,3 +296,9 @@ def test_a_mistyped_field_is_looked_for_where_it_was_written(path: str, meant: s
 @pytest.mark.parametrize("path", ["", "...", "spec.", "frobnicate", "a." * 8000, "samples" * 8000])
 def test_a_text_that_is_no_field_has_no_suggestion(path: str) -> None:
     assert fields_meant(path) == ()
+
+
+def test_of_a_file_that_never_ends_only_the_beginning_is_read() -> None:
+    with pytest.raises(SpecError) as refused:
+        load_job(Path("/dev/zero"))
+    assert "longer than 256 KiB" in str(refused.value)

@@ -9,9 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from swe_rollout.context import JobContext
 from swe_rollout.engine.base import TokenEngine
+from swe_rollout.errors import UsageError
 from swe_rollout.launcher.logged_progress import log_progress
-from swe_rollout.spec.load import parse_job
+from swe_rollout.spec.load import parse_job, parse_spec
+from swe_rollout.types.instance import Instance
 from swe_rollout.worker import session as sessions
 from swe_rollout.worker.sandboxes import SandboxSetup
 
@@ -59,3 +62,12 @@ async def test_an_engine_of_the_callers_own_is_a_model_even_under_a_scripted_pol
             """Never opened."""
 
     assert [setup.harmless for setup in asked] == [engine is None]
+
+
+async def test_samples_are_counted_from_0() -> None:
+    spec = {"dataset": {"releasePairs": {}}, "policy": {"scripted": {}}, "sandbox": {"local": {}}}
+    job = parse_spec(spec, name="job", source="test")
+    task = Instance(instance_id="a", problem_statement="", image="image")
+    session = sessions.Session(job, [task], cast("JobContext", None))
+    with pytest.raises(UsageError, match="no sample -1"):
+        await session.run_episode("a", sample=-1)
