@@ -105,7 +105,7 @@ class RolloutJob(models.RolloutJob):
 
     @classmethod
     def from_rows(
-        cls, rows: Sequence[Mapping[str, object]], *, name: str, spec: Mapping[str, object]
+        cls, rows: Iterable[Mapping[str, object]], *, name: str, spec: Mapping[str, object]
     ) -> Self:
         """Create a job over rows in memory, in SWE-bench's format.
 
@@ -120,7 +120,7 @@ class RolloutJob(models.RolloutJob):
         made = cls._of(job, base_dir=Path.cwd()).with_rows(rows)
         return made._with_bundles()  # noqa: SLF001 - its own class
 
-    def with_rows(self, rows: Sequence[Mapping[str, object]]) -> Self:
+    def with_rows(self, rows: Iterable[Mapping[str, object]]) -> Self:
         """Return the job over other rows. Raises DatasetError listing every unreadable row."""
         from swe_rollout.launcher import remote, uploads
 

@@ -40,7 +40,7 @@ class LocalRows:
         await create_object(self.uri, self.data)
 
 
-def rows_of(rows: Sequence[Mapping[str, object]], *, store_uri: str) -> LocalRows:
+def rows_of(rows: Iterable[Mapping[str, object]], *, store_uri: str) -> LocalRows:
     """Format the rows as JSON Lines. Raises DatasetError with all their problems."""
     rows = _listed(rows)
     found = list(_lines(rows))

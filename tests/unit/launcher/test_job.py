@@ -48,8 +48,8 @@ def test_every_bad_row_is_reported_with_its_position() -> None:
 
     assert [problem.place for problem in caught.value.problems] == ["rows[1]", "rows[2]", "rows[3]"]
     with pytest.raises(DatasetError, match="1 of 1 rows"):
-        RolloutJob.from_rows((each for each in [{}]), name="mine", spec=SPEC)
-    for empty in ([], (each for each in [])):
+        RolloutJob.from_rows(iter([dict[str, object]()]), name="mine", spec=SPEC)
+    for empty in (list[dict[str, object]](), iter(list[dict[str, object]]())):
         with pytest.raises(DatasetError, match="no rows"):
             RolloutJob.from_rows(empty, name="mine", spec=SPEC)
     with pytest.raises(DatasetError, match="to_dict"):

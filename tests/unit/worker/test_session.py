@@ -65,7 +65,11 @@ async def test_an_engine_of_the_callers_own_is_a_model_even_under_a_scripted_pol
 
 
 async def test_samples_are_counted_from_0() -> None:
-    spec = {"dataset": {"releasePairs": {}}, "policy": {"scripted": {}}, "sandbox": {"local": {}}}
+    spec: dict[str, object] = {
+        "dataset": {"releasePairs": {}},
+        "policy": {"scripted": {}},
+        "sandbox": {"local": {}},
+    }
     job = parse_spec(spec, name="job", source="test")
     task = Instance(instance_id="a", problem_statement="", image="image")
     session = sessions.Session(job, [task], cast("JobContext", None))
