@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -170,8 +171,7 @@ def _require_meaning(options: _Options) -> None:
 
 async def _export(address: str, location: JobLocation, options: _Options) -> None:
     target = await find_target(address, location)
-    kind = _KINDS[options.to]
-    ending = (target.episode and kind.of_one) or kind.ending
+    ending = (target.episode and _KINDS[options.to].of_one) or _KINDS[options.to].ending
     path = options.output or Path(target.name + ending)
     store = target.open_store()
     plan = await store.plan(target.ref.job)
@@ -188,8 +188,11 @@ async def _export(address: str, location: JobLocation, options: _Options) -> Non
     if not _is_folder(options.to, target):
         path = require_new(path, overwrite=options.overwrite)
     form = await _format(target, store, options)
+    what = _what(target, options)
+    with suppress(FileNotFoundError):  # a job that was deleted and made anew is another one
+        what["beginning of the job"] = (await store.begun_at(target.ref.job)).isoformat()
     with writing(path):
-        done, damaged = await _write(episodes, path, form, store, _what(target, options))
+        done, damaged = await _write(episodes, path, form, store, what)
     say(f"{done.episodes} episodes")
     write_not_shown(done.left_out)
     write_left_out(damaged, strays)

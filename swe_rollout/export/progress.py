@@ -184,7 +184,8 @@ def claim(out: Path) -> Path:
     Raises UsageError for anything else of this name.
     """
     folder = part_of(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # if it is a file, the next line says so
+        out.parent.mkdir(parents=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from itertools import islice
-from typing import TypeVar
+from typing import Generic, Self, TypeVar
 
 T = TypeVar("T")
 
 
-async def fetched_ahead(
-    items: Iterable[T], fetch: Callable[[T], Coroutine[object, object, bytes]], *, most: int
-) -> AsyncGenerator[tuple[T, asyncio.Task[bytes]], None]:
-    """Yield each item with the task that fetches it, while the next ones are fetched, too."""
-    left = iter(items)
-    ahead = deque[tuple[T, asyncio.Task[bytes]]]()
-    try:
-        while True:
-            for item in islice(left, most - len(ahead)):
-                ahead.append((item, asyncio.create_task(fetch(item))))
-            if not ahead:
-                return
-            yield ahead.popleft()
-    finally:
-        for _, task in ahead:
+class FetchedAhead(Generic[T]):
+    """Each item with the task that fetches it, while the next ones are fetched, too.
+
+    It is no asynchronous generator: an event loop that ends closes all of these at once, and
+    complains of one that another is closing.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[T],
+        fetch: Callable[[T], Coroutine[object, object, bytes]],
+        *,
+        most: int,
+    ) -> None:
+        self._left = iter(items)
+        self._fetch = fetch
+        self._most = most
+        self._ahead = deque[tuple[T, asyncio.Task[bytes]]]()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop fetching."""
+        for _, task in self._ahead:
             task.cancel()
-        await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
+        await asyncio.gather(*(task for _, task in self._ahead), return_exceptions=True)
+
+    def __iter__(self) -> Iterator[tuple[T, asyncio.Task[bytes]]]:
+        while True:
+            for item in islice(self._left, self._most - len(self._ahead)):
+                self._ahead.append((item, asyncio.create_task(self._fetch(item))))
+            if not self._ahead:
+                return
+            yield self._ahead.popleft()

@@ -9,7 +9,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -20,7 +20,7 @@ import msgspec
 
 from swe_rollout.errors import StoreError, UnreachableError, UsageError
 from swe_rollout.store import layout
-from swe_rollout.store.ahead import fetched_ahead
+from swe_rollout.store.ahead import FetchedAhead
 from swe_rollout.store.bucket import Bucket, CallListener
 from swe_rollout.store.claims import Claimant, Claims
 from swe_rollout.store.damage import DamagedRecord, DamagedRecordError, read_value
@@ -286,8 +286,8 @@ class Store:
         """Read committed episodes in order of instance, then sample; a few are fetched ahead."""
         ordered = sorted(episodes, key=attrgetter("sample"))
         ordered.sort(key=attrgetter("instance"))  # two sorts need no pair for each episode
-        async with aclosing(fetched_ahead(ordered, self._fetch, most=_READ_AHEAD)) as records:
-            async for episode, fetched in records:
+        async with FetchedAhead(ordered, self._fetch, most=_READ_AHEAD) as records:
+            for episode, fetched in records:
                 yield await self.record(episode, fetched)
 
     async def record(

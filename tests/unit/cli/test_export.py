@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +122,9 @@ def test_a_part_of_another_export_is_refused(
     error = cli("export", address, "--to", "json", "-O", "x", code=2).err
     assert "x.part is a part of another export" in error
     assert "its format was jsonl, and is json now" in error
+    os.utime(f"{address}/plan.json", (0, 0))  # the job was deleted, and another one begun
+    error = cli("export", address, "--to", "jsonl", "-O", "x", code=2).err
+    assert "and is 1970-01-01T00:00:00+00:00 now" in error
     assert Path("x.part/output").read_bytes() == kept
     shutil.rmtree("x.part")
     cli("export", address, "--to", "json", "-O", "x")

@@ -64,3 +64,12 @@ def test_dumps_of_the_library_are_a_page(
     index, record = contents(Path("old.html").read_text())
     assert index["start"] == "#/0/a_20250101/0"
     assert record["turns"][0]["text"] == "done"
+
+
+def test_a_view_that_ends_early_says_why_and_nothing_else(
+    address: str, cli: Cli, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("tokenizer.json").touch()
+    told = cli("view", address, "--tokenizer", ".", code=3).err
+    assert told.startswith("error: ")
+    assert not caplog.records, "the event loop could not close what reads the records"
