@@ -35,9 +35,10 @@ class FetchedAhead(Generic[T]):
 
     async def __aexit__(self, *_: object) -> None:
         """Stop fetching."""
-        for _, task in self._ahead:
+        tasks = [task for _, task in self._ahead]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*(task for _, task in self._ahead), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def __iter__(self) -> Iterator[tuple[T, asyncio.Task[bytes]]]:
         while True:

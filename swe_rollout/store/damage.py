@@ -25,9 +25,21 @@ class DamagedRecord:
     address: str
     """Address of the object."""
     why: str
+    is_refused: bool = False
+    """Whether this user may not read it, so that it may be whole."""
 
     def __str__(self) -> str:
-        return f"{self.address} is damaged: {self.why}"
+        return f"{self.address} {'is refused' if self.is_refused else 'is damaged'}: {self.why}"
+
+    def require_read(self) -> None:
+        """Raise StoreError if nobody has seen what is wrong with it."""
+        if self.is_refused:
+            raise StoreError(
+                f"{self.address} stays where it is",
+                why=f"this user may not read it, and it may be whole: {self.why}",
+                fix="give this user access to it, or do this as its owner",
+                retryable=False,
+            )
 
 
 class DamagedRecordError(StoreError):

@@ -298,9 +298,8 @@ class Store:
             found = await self.find(episode, fetched)
         except DamagedRecordError as error:
             return error.record
-        if found is None:  # listed, but a dangling link
-            return self._damaged(episode, FileNotFoundError("it does not exist"))
-        return found
+        missing = FileNotFoundError("it does not exist")  # listed, but a dangling link
+        return self._damaged(episode, missing) if found is None else found
 
     async def trajectories(
         self, job: str, *, on_damage: Callable[[DamagedRecord], None]
@@ -318,11 +317,12 @@ class Store:
     async def set_aside(self, episode: EpisodeId) -> str | None:
         """Move an episode's record aside if it is damaged; return its new address.
 
-        The episode then counts as uncommitted. Only one process at a time may do this, while no
-        process rolls out the episode.
+        The episode then counts as uncommitted. Only one process at a time may do this, while none
+        rolls out the episode. Raises StoreError for a record that this user may not read.
         """
-        if not isinstance(await self.record(episode), DamagedRecord):
+        if not isinstance(found := await self.record(episode), DamagedRecord):
             return None
+        found.require_read()
         key = layout.damaged_key(episode, secrets.token_hex(4))
         await self._bucket.move(layout.trajectory_key(episode), key)
         return f"{self.uri}/{key}"
@@ -340,7 +340,8 @@ class Store:
 
     def _damaged(self, episode: EpisodeId, error: Exception) -> DamagedRecord:
         why = " ".join(str(error).split())[:300] or type(error).__name__
-        return DamagedRecord(episode, f"{self.uri}/{layout.trajectory_key(episode)}", why)
+        address = f"{self.uri}/{layout.trajectory_key(episode)}"
+        return DamagedRecord(episode, address, why, isinstance(error, PermissionError))
 
     async def _is_job(self, name: str) -> bool:
         with suppress(FileNotFoundError, UsageError):

@@ -13,6 +13,7 @@ import zstandard
 from swe_rollout.errors import StoreError
 from swe_rollout.store import layout
 from swe_rollout.store.damage import DamagedRecord, DamagedRecordError
+from swe_rollout.store.objects import FolderObjects
 from swe_rollout.store.store import Store
 from swe_rollout.store.summary import JobTally, summarise
 from swe_rollout.types.episode import EpisodeId
@@ -108,6 +109,21 @@ async def test_a_file_that_may_not_be_read_is_damaged_too(begun: Store, tmp_path
     found, (damaged,) = await readable(begun)
     assert len(found) == 2
     assert "Permission denied" in damaged.why
+
+
+@pytest.mark.threat(point=20)
+async def test_a_record_of_another_user_is_not_set_aside(
+    begun: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    episode = EpisodeId("demo", "b", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderObjects, "read", refused)
+        with pytest.raises(StoreError, match="it may be whole"):
+            await begun.set_aside(episode)
+    assert await begun.read(episode) == trajectory("b")
 
 
 @pytest.mark.threat(point=20)
