@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, Self, TypeVar
 
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class FetchedAhead(Generic[T]):
     """Each item with the task that fetches it, while the next ones are fetched, too.
 
@@ -18,32 +20,24 @@ class FetchedAhead(Generic[T]):
     complains of one that another is closing.
     """
 
-    def __init__(
-        self,
-        items: Iterable[T],
-        fetch: Callable[[T], Coroutine[object, object, bytes]],
-        *,
-        most: int,
-    ) -> None:
-        self._left = iter(items)
-        self._fetch = fetch
-        self._most = most
-        self._ahead = deque[tuple[T, asyncio.Task[bytes]]]()
+    items: Iterator[T]
+    fetch: Callable[[T], Coroutine[object, object, bytes]]
+    most: int
+    _ahead: deque[tuple[T, asyncio.Task[bytes]]] = field(default_factory=deque)
+
+    def __iter__(self) -> Iterator[tuple[T, asyncio.Task[bytes]]]:
+        while True:
+            for item in islice(self.items, self.most - len(self._ahead)):
+                self._ahead.append((item, asyncio.create_task(self.fetch(item))))
+            if not self._ahead:
+                return
+            yield self._ahead.popleft()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop fetching."""
         tasks = [task for _, task in self._ahead]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def __iter__(self) -> Iterator[tuple[T, asyncio.Task[bytes]]]:
-        while True:
-            for item in islice(self._left, self._most - len(self._ahead)):
-                self._ahead.append((item, asyncio.create_task(self._fetch(item))))
-            if not self._ahead:
-                return
-            yield self._ahead.popleft()

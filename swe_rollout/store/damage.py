@@ -29,16 +29,14 @@ class DamagedRecord:
     """Whether this user may not read it, so that it may be whole."""
 
     def __str__(self) -> str:
-        return f"{self.address} {'is refused' if self.is_refused else 'is damaged'}: {self.why}"
+        return f"{self.address} is {'refused' if self.is_refused else 'damaged'}: {self.why}"
 
     def require_read(self) -> None:
         """Raise StoreError if nobody has seen what is wrong with it."""
         if self.is_refused:
+            fix = "give this user access to it, as it may be whole"
             raise StoreError(
-                f"{self.address} stays where it is",
-                why=f"this user may not read it, and it may be whole: {self.why}",
-                fix="give this user access to it, or do this as its owner",
-                retryable=False,
+                f"{self.address} can't be read", why=self.why, fix=fix, retryable=False
             )
 
 

@@ -286,7 +286,7 @@ class Store:
         """Read committed episodes in order of instance, then sample; a few are fetched ahead."""
         ordered = sorted(episodes, key=attrgetter("sample"))
         ordered.sort(key=attrgetter("instance"))  # two sorts need no pair for each episode
-        async with FetchedAhead(ordered, self._fetch, most=_READ_AHEAD) as records:
+        async with FetchedAhead(iter(ordered), self._fetch, _READ_AHEAD) as records:
             for episode, fetched in records:
                 yield await self.record(episode, fetched)
 

@@ -71,6 +71,8 @@ def test_a_folder_that_is_there_is_not_touched(address: str, cli: Cli) -> None:
     error = cli("export", address, "--to", "patches", "-O", "mine", code=2).err
     assert "exists already" in error
     assert list(Path("mine").iterdir()) == []
+    error = cli("export", address, "--to", "patches", "-O", f"{address}/plan.json/x", code=2).err
+    assert "Not a directory" in error
 
 
 def test_a_task_that_has_changed_is_named_and_left_out(

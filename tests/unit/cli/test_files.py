@@ -35,13 +35,6 @@ def test_a_path_that_the_machine_refuses_is_no_bug(
     assert "Traceback" not in told
 
 
-@pytest.mark.parametrize("to", ["json", "patches"])
-def test_a_file_is_no_folder_to_export_to(to: str, address: str, cli: Cli) -> None:
-    plan = f"{address}/plan.json"
-    told = cli("export", address, "--to", to, "-O", f"{plan}/x", code=2).err
-    assert "Not a directory" in told
-
-
 def test_a_store_says_which_names_are_too_long(address: str, cli: Cli) -> None:
     assert (
         "no part of a path has more than 255 bytes" in cli("stats", address + TOO_LONG, code=4).err
