@@ -34,6 +34,11 @@ def with_report(commands: str, path: str) -> str | None:
     return _PYTEST.sub(lambda match: f"{match[1]} --junitxml={path}", commands)
 
 
+def without_tracebacks(commands: str) -> str:
+    """Return commands whose pytest shows none: it would parse a file again for each failed test."""
+    return _PYTEST.sub(r"\1 --tb=no", commands)
+
+
 def read_report(data: bytes) -> Mapping[str, TestStatus]:
     """Read a report: statuses by `key_of` their ids. Empty when the data is no report.
 

@@ -135,6 +135,8 @@ class Run:
             official = self._setup(setup, place, applied.changed, hidden, f"{secret}.install")
             setup, tests = official.text, place.adapt(tests)
             findings += official.findings
+        if self.blind is not None:  # nearly all tests fail, and nobody reads why
+            tests = junit.without_tracebacks(tests)
         reported = junit.with_report(tests, path)
         result = await sandbox.exec(
             Program(setup, reported or tests).text,

@@ -36,6 +36,9 @@ def test_the_report_is_asked_for_where_one_pytest_is_started(
     commands: str, with_report: str | None
 ) -> None:
     assert junit.with_report(commands, "/r") == with_report
+    if with_report is not None:
+        quiet = with_report.replace("--junitxml=/r", "--tb=no")
+        assert junit.without_tracebacks(commands) == quiet
 
 
 @pytest.mark.parametrize("line", ["\n", "A=1\n", "A=1 "])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from swe_rollout.errors import GraderError, TaskError
+from swe_rollout.grading.blind import Blind
 from swe_rollout.grading.grader import Grader
 from swe_rollout.grading.proof import OncePerInstance, Proof, prove, suspicions
 from swe_rollout.grading.run import RunResult
@@ -103,6 +104,13 @@ async def test_a_file_of_the_fix_is_not_replaced_where_tests_are_blind(project: 
     place = TestPlace(project.grader.site, replace(project.instance, expected=expected), EPISODE, 1)
     seen = await place.run(project.instance.gold_patch, part=1, reads_tests=True)
     assert [each.path for each in seen.test_files] == ["test_calc.py"]
+
+
+async def test_pytest_explains_no_failure_of_a_blind_run(project: Project) -> None:
+    told = Evaluation(commands=('pytest() { printf "%s\\n" "$@"; }\npytest -rA',))
+    place = TestPlace(project.grader.site, replace(project.instance, evaluation=told), EPISODE, 1)
+    assert "--tb=no" in (await place.run("", blind=Blind({}))).log.split()
+    assert "--tb=no" not in (await place.run("")).log.split()
 
 
 async def test_who_forges_the_log_is_caught_by_what_has_to_fail(project: Project) -> None:
