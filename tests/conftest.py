@@ -41,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     """Undo what a shell does to the jobs that it starts in the background: they ignore SIGINT."""
+    gc.disable()  # until all is collected
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGTERM, signal.SIG_DFL),
@@ -67,6 +68,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from all modules and tests: half a second for each look."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -58,6 +58,8 @@ class Reader:
     """Of one block."""
     programs: str = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     """PATH. `e2e.warm.programs()` has a command that starts as a fork."""
+    python: str = sys.executable
+    """What runs code after `-c`; `swe-rollout` of `e2e.warm.programs()` does, too."""
 
     def follow(self, page: Path) -> str:
         """Carry out all steps; return what the commands and snippets printed."""
@@ -76,7 +78,7 @@ class Reader:
             case "sh":
                 return self._run(["bash", "-euo", "pipefail", "-c", text])
             case "python":
-                return self._run([sys.executable, "-c", text])
+                return self._run([self.python, "-c", text])
             case _:
                 return ""
 

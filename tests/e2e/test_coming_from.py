@@ -40,7 +40,7 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     (job,) = (step for step in told if step.file == "job.yaml")
     played = with_stand_ins(job.text)
     stand_ins = ((job.text, played), ("sympy__sympy-15599", TASK))
-    reader = Reader(tmp_path, stand_ins, programs=warm.programs())
+    reader = Reader(tmp_path, stand_ins, programs=warm.programs(), python="swe-rollout")
     said = "".join(reader.carry_out(step) for step in told)
     assert played != job.text
     assert f"{TASK}        " in said

@@ -20,7 +20,7 @@ TUTORIAL = ROOT / "docs" / "tutorial"
 
 
 def test_step_1_runs_and_reads_a_job(tmp_path: Path) -> None:
-    printed = Reader(tmp_path, programs=warm.programs()).follow(TUTORIAL / "1-laptop.md")
+    printed = Reader(tmp_path, programs=warm.programs(), python="swe-rollout").follow(TUTORIAL / "1-laptop.md")
 
     assert len(list(read_trajectories(str(tmp_path / "runs" / "demo")))) == 6
     assert (tmp_path / "job.html").exists()
@@ -33,7 +33,7 @@ def test_step_1_runs_and_reads_a_job(tmp_path: Path) -> None:
     bool(bubblewrap.refusal()), reason="needs bubblewrap: apt-get install bubblewrap"
 )
 def test_step_3_makes_a_task_and_a_tool(tmp_path: Path) -> None:
-    printed = Reader(tmp_path, programs=warm.programs()).follow(TUTORIAL / "3-tasks-and-tools.md")
+    printed = Reader(tmp_path, programs=warm.programs(), python="swe-rollout").follow(TUTORIAL / "3-tasks-and-tools.md")
 
     right, nothing = read_trajectories(str(tmp_path / "runs" / "tasks"))
     assert right.reward is not None
@@ -46,7 +46,7 @@ def test_step_3_makes_a_task_and_a_tool(tmp_path: Path) -> None:
 def test_step_6_reads_the_groups_of_step_1(tmp_path: Path) -> None:
     job = next(step for step in steps(TUTORIAL / "1-laptop.md") if "job.yaml" in step.text)
     groups = steps(TUTORIAL / "6-trainer.md")[0]
-    reader = Reader(tmp_path, programs=warm.programs())
+    reader = Reader(tmp_path, programs=warm.programs(), python="swe-rollout")
     reader.carry_out(job)
 
     first, again = reader.carry_out(groups), reader.carry_out(groups)

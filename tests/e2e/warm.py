@@ -1,8 +1,9 @@
 """Start the command from a process that has imported it already: a fork, with 0.1 s of CPU for 3.
 
 A server imports what the verbs import, and forks for each request. The fork gets the caller's
-arguments, folder, environment and standard streams, and ends as the command ends. Start-up itself
-is tested with the plain command, by tests that start `COMMAND`.
+arguments, folder, environment and standard streams, and ends as the command ends. With `-c`, it
+runs Python code instead. Start-up itself is tested with the plain command, by tests that start
+`COMMAND`.
 """
 
 from __future__ import annotations
@@ -149,6 +150,9 @@ if __name__ == "__main__":
     if sys.argv[1] == "ask":
         sys.exit(ask(sys.argv[2], sys.argv[3:], Path.cwd(), [0, 1, 2], None) % 256)
     if serve(sys.argv[2]):
-        from swe_rollout.cli.main import main
+        if sys.argv[1] == "-c":
+            exec(sys.argv[2], {"__name__": "__main__"})  # noqa: S102 - our own pages
+        else:
+            from swe_rollout.cli.main import main
 
-        main()
+            main()
