@@ -41,8 +41,8 @@ _NO_MODEL: Final = {"type": "BPE", "vocab": {}, "merges": []}
 _ORDINARY = -1
 """Stands for every id that is not a control token."""
 _CHECKED: Final[set[str]] = set()
-"""Digests of definitions that this process has checked: checks take most of the load time, and a
-local run loads the same model several times."""
+"""Digests of definitions, and of what they mean for bodies, that this process has checked: checks
+take most of the load time, and a local run loads the same model several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,17 @@ class Encoding:
         self._space_mark = bytes_of_space_mark(definition)
         self._adds_space = _ids(self._scaffold, "a") != _ids(self._inner, "a")
         self._scaffold_ids: dict[tuple[str, int | None], list[int]] = {}
-        self.digest = hashlib.sha256(json.dumps(definition).encode()).hexdigest()
+        self.digest = _digest(definition)
         if self.digest not in _CHECKED:
             # A vocabulary caches the first words that it encodes and no later ones: not the odd
             # ones of the checks.
             self._body = _of_its_own(backend, bodies)
             self._refuse_forgeable()
-            refuse_lossy(lambda text: self.decode(self._body_ids(text)), definition)
-            _CHECKED.add(self.digest)
+            # No id of a body is a control token's: models that differ only in these lose the same.
+            plain = _digest([bodies, self._space_mark])
+            if plain not in _CHECKED:
+                refuse_lossy(lambda text: self.decode(self._body_ids(text)), definition)
+            _CHECKED.update((self.digest, plain))
         has_controls = bodies["model"] != definition["model"]
         self._body = (_of_its_own if has_controls else _sharing)(backend, bodies)
 
@@ -203,6 +206,10 @@ class Encoding:
                         why="this tokenizer reaches it without its added tokens too",
                         fix="use a model whose control tokens are added tokens",
                     )
+
+
+def _digest(definition: object) -> str:
+    return hashlib.sha256(json.dumps(definition).encode()).hexdigest()
 
 
 def _sharing(backend: Tokenizer, definition: dict[str, object]) -> Tokenizer:

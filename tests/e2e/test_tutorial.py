@@ -19,12 +19,23 @@ from swe_rollout.sandbox.local import bubblewrap
 TUTORIAL = ROOT / "docs" / "tutorial"
 
 
-def test_step_1_runs_and_reads_a_job(tmp_path: Path) -> None:
-    printed = Reader(tmp_path, programs=warm.programs(), python="swe-rollout").follow(TUTORIAL / "1-laptop.md")
+def reader_in(folder: Path) -> Reader:
+    return Reader(folder, programs=warm.programs(), python="swe-rollout")
 
-    assert len(list(read_trajectories(str(tmp_path / "runs" / "demo")))) == 6
-    assert (tmp_path / "job.html").exists()
-    assert (tmp_path / "episode.html").exists()
+
+@pytest.fixture(scope="module")
+def hour(tmp_path_factory: pytest.TempPathFactory) -> tuple[Reader, str]:
+    """Somebody who has followed step 1, and what it printed."""
+    reader = reader_in(tmp_path_factory.mktemp("hour"))
+    return reader, reader.follow(TUTORIAL / "1-laptop.md")
+
+
+def test_step_1_runs_and_reads_a_job(hour: tuple[Reader, str]) -> None:
+    reader, printed = hour
+
+    assert len(list(read_trajectories(str(reader.folder / "runs" / "demo")))) == 6
+    assert (reader.folder / "job.html").exists()
+    assert (reader.folder / "episode.html").exists()
     assert "4 episodes" in printed or "sqlparse-0.5.2" in printed
     assert "of which the policy sampled" in printed
 
@@ -33,7 +44,7 @@ def test_step_1_runs_and_reads_a_job(tmp_path: Path) -> None:
     bool(bubblewrap.refusal()), reason="needs bubblewrap: apt-get install bubblewrap"
 )
 def test_step_3_makes_a_task_and_a_tool(tmp_path: Path) -> None:
-    printed = Reader(tmp_path, programs=warm.programs(), python="swe-rollout").follow(TUTORIAL / "3-tasks-and-tools.md")
+    printed = reader_in(tmp_path).follow(TUTORIAL / "3-tasks-and-tools.md")
 
     right, nothing = read_trajectories(str(tmp_path / "runs" / "tasks"))
     assert right.reward is not None
@@ -43,17 +54,15 @@ def test_step_3_makes_a_task_and_a_tool(tmp_path: Path) -> None:
     assert "handed in: nothing" in printed
 
 
-def test_step_6_reads_the_groups_of_step_1(tmp_path: Path) -> None:
-    job = next(step for step in steps(TUTORIAL / "1-laptop.md") if "job.yaml" in step.text)
+def test_step_6_reads_the_groups_of_step_1(hour: tuple[Reader, str]) -> None:
+    reader, _ = hour
     groups = steps(TUTORIAL / "6-trainer.md")[0]
-    reader = Reader(tmp_path, programs=warm.programs(), python="swe-rollout")
-    reader.carry_out(job)
 
     first, again = reader.carry_out(groups), reader.carry_out(groups)
 
     rewards = [float(line.split()[1]) for line in first.splitlines()]
     advantages = [float(line.split()[2]) for line in first.splitlines()]
-    assert sorted(rewards) == [0.0, 0.0, 1.0, 1.0]
+    assert sorted(rewards) == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
     assert all(
         (reward > 0) == (advantage > 0)
         for reward, advantage in zip(rewards, advantages, strict=True)

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,9 @@ IMPORTED = (
 )
 READ_BY_LIBRARIES = ("HF_", "TRANSFORMERS_", "PYTHON", "TOKENIZERS_", "OPENBLAS_", "LC_", "LANG")
 """Variables that libraries read when they are imported."""
+_SERVERS: dict[tuple[tuple[str, str], ...], tuple[str, ExitStack]] = {}
+"""By the variables under which they began: a server's folder, and what ends it."""
 _RUNNING = ExitStack()
-"""The server and its folder."""
 atexit.register(_RUNNING.close)
 
 
@@ -80,22 +80,26 @@ def ask(
 def _folder() -> str:
     """Return the folder of the server that imported everything under this environment."""
     names = [name for name in sorted(os.environ) if name.startswith(READ_BY_LIBRARIES)]
-    return _started(tuple((name, os.environ[name]) for name in names))
+    variables = tuple((name, os.environ[name]) for name in names)
+    if variables not in _SERVERS:
+        if len(_SERVERS) == 2:  # the first one and another: each holds 150 MB
+            _SERVERS.popitem()[1][1].close()
+        own = _RUNNING.enter_context(ExitStack())
+        _SERVERS[variables] = _started(own), own
+    return _SERVERS[variables][0]
 
 
-@lru_cache(maxsize=1)
-def _started(_variables: tuple[tuple[str, str], ...]) -> str:
-    _RUNNING.close()  # one at a time: each holds 150 MB
-    folder = _RUNNING.enter_context(tempfile.TemporaryDirectory(prefix="swe-rollout-warm-"))
+def _started(own: ExitStack) -> str:
+    folder = own.enter_context(tempfile.TemporaryDirectory(prefix="swe-rollout-warm-"))
     address, program = f"{folder}/socket", Path(folder, "swe-rollout")
     ask_it = shlex.join([sys.executable, "-IS", __file__, "ask", address])
     program.write_text(f'#!/bin/sh\nexec {ask_it} "$@"\n')
     program.chmod(0o755)
     command = [sys.executable, "-P", __file__, "serve", address]
-    server = _RUNNING.enter_context(
+    server = own.enter_context(
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     )
-    _RUNNING.callback(server.kill)
+    own.callback(server.kill)
     assert server.stdout is not None
     server.stdout.readline()  # it listens
     return folder

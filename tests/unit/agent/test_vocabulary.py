@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 
 from swe_rollout.agent.encoding import Body, Encoding, Scaffold
 from swe_rollout.errors import PrerequisiteError
@@ -103,6 +103,15 @@ def test_a_step_that_loses_characters_is_refused_by_name(kind: str) -> None:
         Encoding(tokenizer)
     assert kind in raised.value.why
     assert "comes back as" in raised.value.why
+
+
+@pytest.mark.threat(point=12)
+def test_a_decoder_that_loses_characters_is_refused_after_one_that_does_not() -> None:
+    tokenizer = byte_level()
+    Encoding(tokenizer)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip("x", 1, 0)])
+    with pytest.raises(PrerequisiteError, match="can't be kept as it is"):
+        Encoding(tokenizer)
 
 
 @pytest.mark.threat(point=14)
