@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
-from collections.abc import Sequence
-from types import SimpleNamespace
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import FrameType, SimpleNamespace
 
 import pytest
 
-from rollout_dev.conformance.parser_time import Heartbeat
 from swe_rollout.agent import sampled_turn
 from swe_rollout.agent.off_loop import off_loop, settled_heap
-from swe_rollout.agent.program import run_agent
 from swe_rollout.agent.sampled_turn import MAX_CALLS, SampledTurn, read_turn
 from swe_rollout.errors import ExtensionFailedError
 from swe_rollout.spec.limits import Limits
@@ -140,20 +141,31 @@ async def test_a_long_turn_is_read_in_another_thread(monkeypatch: pytest.MonkeyP
     assert [each is threading.main_thread() for each in threads] == [False, True]
 
 
+def longest_call_s(work: Callable[[], object]) -> float:
+    """Return the CPU time of the longest call of C code, during which no other thread runs."""
+    began, longest = 0.0, 0.0
+
+    def seen(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal began, longest
+        if event == "c_call":
+            began = time.thread_time()
+        elif event.startswith("c_"):
+            longest = max(longest, time.thread_time() - began)
+
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return longest
+
+
 @pytest.mark.threat(point=10)
 @pytest.mark.parametrize("unit", ["<tool_call>", '<tool_call>{"name": "', "a", SUBMIT[:40]])
-async def test_a_degenerate_turn_does_not_hold_the_event_loop(unit: str) -> None:
-    """Another process may hold the machine, so the best of a few counts."""
+def test_a_degenerate_turn_is_read_in_short_steps(unit: str) -> None:
     ids = (encode(unit) * 8192)[:8192] + encode(END)
-    held = list[float]()
     with settled_heap():
-        while len(held) < 40 and min(held, default=1.0) > 0.05:
-            played = loop_of(Player([ids, encode("Done." + END)]), limits=LONG)
-            async with Heartbeat() as heartbeat:
-                await run_agent(played.program, played.context)
-            held.append(heartbeat.held_s)
-
-    assert min(held) <= 0.05
+        assert longest_call_s(partial(read, ids)) <= 0.05
 
 
 async def test_work_in_the_thread_does_not_hold_the_loop_and_raises_here() -> None:
