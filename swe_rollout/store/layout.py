@@ -228,7 +228,7 @@ class JobRef:
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name) or not (slash or is_path):
             raise UsageError(
                 f"{address!r} does not name a job in a store",
-                why="the last part is the job's name, what comes before it is the store",
+                why="the last part is the job's name (63 characters at most), the others the store",
                 fix="write it as runs/my-job, file:///data/runs/my-job or s3://bucket/runs/my-job",
             )
         if is_path:

@@ -35,10 +35,9 @@ def test_a_path_that_the_machine_refuses_is_no_bug(
     assert "Traceback" not in told
 
 
-def test_a_store_says_which_names_are_too_long(address: str, cli: Cli) -> None:
-    assert (
-        "no part of a path has more than 255 bytes" in cli("stats", address + TOO_LONG, code=4).err
-    )
+def test_an_address_says_which_name_is_too_long(address: str, cli: Cli) -> None:
+    assert "63 characters at most" in cli("stats", address + TOO_LONG, code=2).err
+    assert "File name too long" in cli("stats", f"{address}/{TOO_LONG}/demo", code=2).err
 
 
 WRITERS = [
