@@ -193,7 +193,7 @@ def test_a_failure_names_the_user_s_line_once_and_is_in_the_record(
     name: str, job_file: Callable[..., Job], mine: str
 ) -> None:
     spec, says = BROKEN[name]
-    job = job_file(scenarios=["wrong", "wrong"], **spec)
+    job = job_file(scenarios=["gold", "gold"], **spec)
 
     done = swe_rollout("run", str(job.path), "--with", mine, check=False)
 
@@ -217,7 +217,7 @@ def test_a_failure_names_the_user_s_line_once_and_is_in_the_record(
 def test_what_failed_is_listed_by_what_it_says_wherever_a_job_is_shown(
     job_file: Callable[..., Job], mine: str
 ) -> None:
-    job = job_file(scenarios=["wrong", "wrong"], grading={"reward": [{"use": "mine:reward"}]})
+    job = job_file(scenarios=["gold", "gold"], grading={"reward": [{"use": "mine:reward"}]})
     done = swe_rollout("run", str(job.path), "--with", mine, check=False)
     page = job.folder / "page.html"
 
@@ -337,7 +337,7 @@ def test_a_fixed_tool_plays_what_was_masked(job_file: Callable[..., Job], tmp_pa
     tools.write_text(TOOL)
     reward.write_text("import my_tools\n\ndef mine(given):\n    return 1.0\n")
     job = job_file(
-        scenarios=["wrong"],
+        scenarios=["gold"],
         agent={"tools": ["bash", "str_replace_editor", "my_tools:hand_in"]},
         grading={"reward": [{"use": "reward:mine"}]},
     )

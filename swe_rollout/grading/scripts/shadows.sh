@@ -27,7 +27,7 @@ is_installed() {
     done
     return 1
 }
-# Prints what adds folders to the search: installations, and paths in the base's code.
+# Collects what adds folders to the search: installations, and files of the base that name its path.
 find_paths() {
     [ ! -e "$tmp/installed" ] || return 0
     find_sites

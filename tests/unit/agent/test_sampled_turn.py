@@ -15,6 +15,7 @@ import pytest
 
 from swe_rollout.agent import sampled_turn
 from swe_rollout.agent.off_loop import off_loop, settled_heap
+from swe_rollout.agent.program import run_agent
 from swe_rollout.agent.sampled_turn import MAX_CALLS, SampledTurn, read_turn
 from swe_rollout.errors import ExtensionFailedError
 from swe_rollout.spec.limits import Limits
@@ -162,10 +163,24 @@ def longest_call_s(work: Callable[[], object]) -> float:
 
 @pytest.mark.threat(point=10)
 @pytest.mark.parametrize("unit", ["<tool_call>", '<tool_call>{"name": "', "a", SUBMIT[:40]])
-def test_a_degenerate_turn_is_read_in_short_steps(unit: str) -> None:
-    ids = (encode(unit) * 8192)[:8192] + encode(END)
+async def test_a_degenerate_turn_does_not_hold_the_event_loop(
+    unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In CPU time: others may have the cores. The reading thread takes short steps."""
+    ids, held, run = (encode(unit) * 8192)[:8192] + encode(END), list[float](), asyncio.Handle._run
+
+    def timed(handle: asyncio.Handle) -> None:
+        began = time.thread_time()
+        run(handle)
+        held.append(time.thread_time() - began)
+
+    played = loop_of(Player([ids, encode("Done." + END)]), limits=LONG)
     with settled_heap():
+        monkeypatch.setattr(asyncio.Handle, "_run", timed)
+        await run_agent(played.program, played.context)
         assert longest_call_s(partial(read, ids)) <= 0.05
+
+    assert max(held) <= 0.05
 
 
 async def test_work_in_the_thread_does_not_hold_the_loop_and_raises_here() -> None:
